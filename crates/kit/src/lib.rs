@@ -1,0 +1,19 @@
+//! What several anyaccel backends need and none should write twice.
+//!
+//! - [`Slab`]: objects behind handles that are never given out again, looked up without a lock (H2).
+//! - [`Callbacks`]: threads for functions of the user, which may block; more of them appear when they do (H13).
+//! - [`Roster`]: which threads of a group are awake, and whom to wake.
+//! - [`spin`]: looking for a short while before sleeping.
+//!
+//! Nothing here is static: all state belongs to the value, so a new generation of the process after a fork builds its own
+//! and never meets a lock of its parent (H24).
+
+mod callbacks;
+mod roster;
+mod slab;
+mod spin;
+
+pub use callbacks::{CallbackConfig, Callbacks};
+pub use roster::{Call, Roster};
+pub use slab::Slab;
+pub use spin::spin;
