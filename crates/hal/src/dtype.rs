@@ -216,19 +216,9 @@ impl FromStr for DType {
 
     fn from_str(input: &str) -> Result<DType, ParseDTypeError> {
         let name = input.strip_prefix("torch.").unwrap_or(input);
-        let by_name = DType::ALL
-            .iter()
-            .copied()
-            .find(|dtype| dtype.name() == name);
-        let by_alias = || {
-            ALIASES
-                .iter()
-                .find(|(alias, _)| *alias == name)
-                .map(|&(_, dtype)| dtype)
-        };
-        by_name.or_else(by_alias).ok_or_else(|| ParseDTypeError {
-            input: input.into(),
-        })
+        let by_name = DType::ALL.iter().copied().find(|dtype| dtype.name() == name);
+        let by_alias = || ALIASES.iter().find(|(alias, _)| *alias == name).map(|&(_, dtype)| dtype);
+        by_name.or_else(by_alias).ok_or_else(|| ParseDTypeError { input: input.into() })
     }
 }
 
@@ -334,10 +324,7 @@ impl DTypeSet {
 
     /// The members in the order of [`DType::ALL`].
     pub fn iter(self) -> impl Iterator<Item = DType> + Clone {
-        DType::ALL
-            .iter()
-            .copied()
-            .filter(move |&dtype| self.contains(dtype))
+        DType::ALL.iter().copied().filter(move |&dtype| self.contains(dtype))
     }
 }
 
@@ -395,10 +382,7 @@ mod tests {
         assert_eq!(DType::ALL.iter().collect::<HashSet<_>>().len(), TABLE.len());
         for (number, name, size) in TABLE {
             let dtype = DType::from_number(number).expect(name);
-            assert_eq!(
-                (dtype.number(), dtype.name(), dtype.size()),
-                (number, name, size)
-            );
+            assert_eq!((dtype.number(), dtype.name(), dtype.size()), (number, name, size));
             assert_eq!(dtype.alignment(), size);
         }
         let known = (0..=255).filter_map(DType::from_number).count();
@@ -423,60 +407,27 @@ mod tests {
             ("cdouble", "complex128"),
         ] {
             assert_eq!(alias.parse::<DType>().unwrap().name(), name);
-            assert_eq!(
-                format!("torch.{alias}").parse::<DType>().unwrap().name(),
-                name
-            );
+            assert_eq!(format!("torch.{alias}").parse::<DType>().unwrap().name(), name);
         }
     }
 
     #[test]
     fn a_bad_name_is_quoted_beside_the_known_ones() {
-        for bad in [
-            "",
-            "Float32",
-            "float32 ",
-            "torch.",
-            "torch.torch.int8",
-            "qint8",
-            "f32\n",
-        ] {
+        for bad in ["", "Float32", "float32 ", "torch.", "torch.torch.int8", "qint8", "f32\n"] {
             let error = bad.parse::<DType>().unwrap_err();
             assert_eq!(error.input(), bad);
             let message = error.to_string();
             assert!(message.contains(&format!("{bad:?}")), "{message}");
-            assert!(
-                DType::ALL.iter().all(|d| message.contains(d.name())),
-                "{message}"
-            );
+            assert!(DType::ALL.iter().all(|d| message.contains(d.name())), "{message}");
             assert!(message.contains("cdouble"), "{message}");
         }
     }
 
     #[test]
     fn families_are_torchs() {
-        let names = |f: fn(DType) -> bool| {
-            DType::ALL
-                .iter()
-                .filter(|d| f(**d))
-                .map(|d| d.name())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(
-            names(DType::is_complex),
-            ["complex32", "complex64", "complex128"]
-        );
-        assert_eq!(
-            names(|d| !d.is_signed()),
-            [
-                "bool",
-                "uint8",
-                "uint16",
-                "uint32",
-                "uint64",
-                "float8_e8m0fnu"
-            ]
-        );
+        let names = |f: fn(DType) -> bool| DType::ALL.iter().filter(|d| f(**d)).map(|d| d.name()).collect::<Vec<_>>();
+        assert_eq!(names(DType::is_complex), ["complex32", "complex64", "complex128"]);
+        assert_eq!(names(|d| !d.is_signed()), ["bool", "uint8", "uint16", "uint32", "uint64", "float8_e8m0fnu"]);
         let floats = names(DType::is_floating_point);
         assert_eq!(floats.len(), 9);
         assert!(floats.iter().all(|name| name.contains("float")));
@@ -488,21 +439,12 @@ mod tests {
         const HALVES: DTypeSet = DTypeSet::of(&[DType::F16, DType::Bf16, DType::F16]);
         assert_eq!(HALVES.len(), 2);
         for &dtype in DType::ALL {
-            assert_eq!(
-                HALVES.contains(dtype),
-                matches!(dtype, DType::F16 | DType::Bf16)
-            );
+            assert_eq!(HALVES.contains(dtype), matches!(dtype, DType::F16 | DType::Bf16));
             assert_eq!(HALVES.with(dtype).without(dtype), HALVES.without(dtype));
-            assert_eq!(
-                DTypeSet::EMPTY.with(dtype).iter().collect::<Vec<_>>(),
-                [dtype]
-            );
+            assert_eq!(DTypeSet::EMPTY.with(dtype).iter().collect::<Vec<_>>(), [dtype]);
         }
         assert_eq!(format!("{HALVES:?}"), "{float16, bfloat16}");
-        assert_eq!(
-            DType::ALL.iter().copied().collect::<DTypeSet>(),
-            DTypeSet::ALL
-        );
+        assert_eq!(DType::ALL.iter().copied().collect::<DTypeSet>(), DTypeSet::ALL);
         assert_eq!(DTypeSet::ALL.iter().collect::<Vec<_>>(), DType::ALL);
         assert_eq!(DTypeSet::ALL.intersection(HALVES), HALVES);
         assert_eq!(DTypeSet::EMPTY.union(HALVES), HALVES);
