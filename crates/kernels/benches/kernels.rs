@@ -69,6 +69,22 @@ fn bench_noop(bench: &Bench) {
     }
 }
 
+/// A buffer on a cache line, as device memory is.
+struct Aligned(Vec<u8>);
+
+impl Aligned {
+    const LINE: usize = 64;
+
+    fn new(len: usize, byte: u8) -> Aligned {
+        Aligned(vec![byte; len + Aligned::LINE])
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        let (start, len) = (self.0.as_ptr().align_offset(Aligned::LINE), self.0.len() - Aligned::LINE);
+        &mut self.0[start..][..len]
+    }
+}
+
 /// Cheap noise, so that the branch predictor has nothing to learn.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -116,8 +132,8 @@ fn textbook_histogram(data: &[u8], counts: &mut [u64; 256]) {
 
 fn bench_fill(bench: &mut Bench) {
     for size in SIZES {
-        let mut range = vec![1_u8; size.1];
-        let mut other = vec![1_u8; size.1];
+        let (mut range, mut other) = (Aligned::new(size.1, 1), Aligned::new(size.1, 1));
+        let (range, other) = (range.bytes(), other.bytes());
         for len in [1, 2, 4, 8, 16] {
             let name = format!("fill_pattern of {len} bytes");
             if !bench.wants(&name) {
@@ -125,7 +141,7 @@ fn bench_fill(bench: &mut Bench) {
             }
             let bytes: Vec<u8> = (0..len).collect();
             let Ok(pattern) = Pattern::new(&bytes) else { continue };
-            let subject = || fill_pattern::fill(black_box(&mut range), pattern);
+            let subject = || fill_pattern::fill(black_box(&mut range[..]), pattern);
             bench.row(&name, size, subject, "memset", || black_box(&mut other[..]).fill(7));
         }
     }
@@ -166,9 +182,10 @@ fn bench_convert(bench: &mut Bench) {
                 continue;
             }
             let count = size.1 / src.size().max(dst.size());
-            let input = vec![0x3f_u8; count * src.size()];
-            let mut output = vec![0; count * dst.size()];
-            let (from, mut to) = (vec![1_u8; size.1], vec![0; size.1]);
+            let (mut input, mut output) = (Aligned::new(count * src.size(), 0x3f), Aligned::new(count * dst.size(), 0));
+            let (mut from, mut to) = (Aligned::new(size.1, 1), Aligned::new(size.1, 0));
+            let (input, output) = (input.bytes(), output.bytes());
+            let (from, to) = (from.bytes(), to.bytes());
             let subject = || {
                 for range in convert::split(count as u64).ranges() {
                     let (start, end) = (range.start as usize, range.end as usize);
@@ -178,7 +195,7 @@ fn bench_convert(bench: &mut Bench) {
                     assert!(result.is_ok());
                 }
             };
-            let baseline = || black_box(&mut to[..]).copy_from_slice(black_box(&from));
+            let baseline = || black_box(&mut to[..]).copy_from_slice(black_box(from));
             bench.row(&name, size, subject, "memcpy of the larger side", baseline);
         }
     }

@@ -16,7 +16,7 @@
 //!
 //! # Rules for unsafe code in this crate
 //!
-//! - **K1** A function with `#[target_feature]` is called only by way of a [`cpu::Isa`](cpu) value, and such a value exists
+//! - **K1** A function with `#[target_feature]` is called only by way of a `cpu::Isa` value, and such a value exists
 //!   only after every feature it stands for was detected.
 //! - **K2** A vector load or store goes through a pointer to a whole array of exactly the vector's size, and is an
 //!   unaligned one.

@@ -1,6 +1,6 @@
 //! Converts elements from one type to another, each type to each.
 //!
-//! - Number: [`Builtin::Convert`](crate::Builtin::Convert), 3.
+//! - Number: [`Builtin::Convert`], 3.
 //! - Arguments: the destination, the source, then [`Params`]. Neither needs any alignment; they may not overlap.
 //! - Split: chunks of [`CHUNK`] elements.
 //!

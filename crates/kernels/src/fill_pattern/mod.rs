@@ -1,6 +1,6 @@
 //! Repeats a pattern of 1, 2, 4, 8 or 16 bytes over a range.
 //!
-//! - Number: [`Builtin::FillPattern`](crate::Builtin::FillPattern), 2.
+//! - Number: [`Builtin::FillPattern`], 2.
 //! - Arguments: the destination, then [`Params`].
 //! - Split: chunks of [`CHUNK`] bytes.
 //!

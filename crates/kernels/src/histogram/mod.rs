@@ -1,6 +1,6 @@
 //! Counts how often each byte value occurs.
 //!
-//! - Number: [`Builtin::Histogram`](crate::Builtin::Histogram), 4.
+//! - Number: [`Builtin::Histogram`], 4.
 //! - Arguments: the counts, the data, then [`Params`]. The counts are 256 x u64 (2048 bytes, little endian), aligned to 8
 //!   bytes. The kernel adds to them and never clears them, so several launches accumulate; they wrap at 2^64.
 //! - Split: chunks of [`CHUNK`] bytes. All of them add into the same counts: each counts in private and adds its result
