@@ -1,0 +1,393 @@
+//! Buffers: device memory and pinned host memory.
+
+use crate::device::{Device, DeviceArg};
+use crate::error::{Error, Result};
+use crate::lane::LaneRef;
+use crate::port::{Block, HostBlock, Part};
+use crate::runtime::Runtime;
+use crate::stream::Stream;
+use anyaccel_hal::{Until, WaitMode};
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Mutex, PoisonError};
+
+/// Device memory. Freed when dropped, once all work that uses it has ended: no call is needed before.
+///
+/// Contents are undefined until written. Several threads may enqueue work on one buffer; the order of that work is the
+/// streams'.
+///
+/// ```
+/// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+/// let stream = runtime.current_stream(())?;
+/// let buffer = runtime.buffer_from(b"abcdef")?;
+/// stream.write(&buffer.slice(2..4)?, b"XY")?;
+/// assert_eq!(buffer.to_vec()?, b"abXYef");
+/// # Ok::<(), anyaccel::Error>(())
+/// ```
+pub struct Buffer {
+    runtime: Runtime,
+    device: Device,
+    len: u64,
+    /// None for no bytes.
+    block: Option<Block>,
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("device", &self.device).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// A part of a [`Buffer`].
+#[derive(Clone, Copy, Debug)]
+pub struct BufferSlice<'a> {
+    buffer: &'a Buffer,
+    offset: u64,
+    len: u64,
+}
+
+impl<'a> BufferSlice<'a> {
+    /// The buffer that it is a part of.
+    pub fn buffer(&self) -> &'a Buffer {
+        self.buffer
+    }
+
+    /// Where it begins, in bytes from the buffer's start.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// A part of this part.
+    ///
+    /// # Errors
+    /// [`Error::Range`].
+    pub fn slice(&self, range: impl RangeBounds<u64>) -> Result<BufferSlice<'a>> {
+        let (start, end) = bounds(range, self.len)?;
+        Ok(BufferSlice { buffer: self.buffer, offset: self.offset + start, len: end - start })
+    }
+
+    /// The part as the port takes it; `None` if it has no bytes.
+    #[inline]
+    pub(crate) fn part(&self) -> Result<Option<Part<'a>>> {
+        match &self.buffer.block {
+            Some(block) if self.len > 0 => block.part(self.offset..self.offset + self.len).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+fn bounds(range: impl RangeBounds<u64>, len: u64) -> Result<(u64, u64)> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&start) => start.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&end) => end.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    if start <= end && end <= len { Ok((start, end)) } else { Err(Error::Range { start, end, len }) }
+}
+
+impl Buffer {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its device.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Its address on the device, synthetic on devices whose memory has none; 0 if it has no bytes.
+    pub fn address(&self) -> u64 {
+        self.block.as_ref().map_or(0, |block| block.addr)
+    }
+
+    /// The whole buffer.
+    #[inline]
+    pub fn all(&self) -> BufferSlice<'_> {
+        BufferSlice { buffer: self, offset: 0, len: self.len }
+    }
+
+    /// A part of it, in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Range`].
+    pub fn slice(&self, range: impl RangeBounds<u64>) -> Result<BufferSlice<'_>> {
+        self.all().slice(range)
+    }
+
+    /// Its bytes, once all work on this thread's current stream of its device has ended.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn to_vec(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.len).unwrap_or(usize::MAX)];
+        let stream = self.runtime.current_stream(self.device)?;
+        stream.download(&mut bytes, &self.all())?;
+        Ok(bytes)
+    }
+
+    /// Notes that work on `stream`, enqueued by other means than this crate, uses the buffer: dropping it waits for what
+    /// is on that stream by then. Work enqueued through this crate is noted by itself.
+    /// [`torch.Tensor.record_stream`](https://pytorch.org/docs/stable/generated/torch.Tensor.record_stream.html)
+    ///
+    /// # Errors
+    /// [`Error::ForeignRuntime`], [`Error::ForeignDevice`], [`Error::StaleHandle`].
+    pub fn record_stream(&self, stream: &Stream) -> Result<()> {
+        self.on(stream)?;
+        if let Some(block) = &self.block {
+            block.used_on(&stream.lane);
+        }
+        Ok(())
+    }
+
+    /// Checks that the buffer and the stream share a runtime and a device.
+    #[inline]
+    pub(crate) fn on(&self, stream: &Stream) -> Result<()> {
+        self.of(stream)?;
+        if self.device == stream.device() {
+            Ok(())
+        } else {
+            Err(Error::ForeignDevice { what: "buffer", given: self.device, wanted: stream.device() })
+        }
+    }
+
+    /// Checks that the buffer and the stream share a runtime.
+    #[inline]
+    pub(crate) fn of(&self, stream: &Stream) -> Result<()> {
+        if self.runtime.same(&stream.runtime) {
+            Ok(())
+        } else if !self.runtime.core.current() {
+            Err(Error::StaleHandle { what: "buffer" })
+        } else {
+            Err(Error::ForeignRuntime { what: "buffer" })
+        }
+    }
+}
+
+impl Runtime {
+    /// Device memory on this thread's current device. Contents are undefined. May start the runtime.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; what starting reports.
+    pub fn alloc(&self, bytes: u64) -> Result<Buffer> {
+        self.alloc_on(DeviceArg::Current, bytes)
+    }
+
+    /// Device memory on a device. Contents are undefined. May start the runtime.
+    ///
+    /// # Errors
+    /// As [`Runtime::alloc`], and those of the device argument.
+    pub fn alloc_on<'a>(&self, device: impl Into<DeviceArg<'a>>, bytes: u64) -> Result<Buffer> {
+        let port = self.port("alloc", device.into())?;
+        let block = if bytes == 0 { None } else { Some(port.alloc(bytes)?) };
+        Ok(Buffer { runtime: self.clone(), device: port.device, len: bytes, block })
+    }
+
+    /// Device memory on this thread's current device, zeroed in the order of its current stream.
+    ///
+    /// # Errors
+    /// As [`Runtime::alloc`].
+    pub fn zeros(&self, bytes: u64) -> Result<Buffer> {
+        let buffer = self.alloc(bytes)?;
+        self.current_stream(buffer.device)?.fill(&buffer.all(), &[0])?;
+        Ok(buffer)
+    }
+
+    /// Device memory on this thread's current device that holds these bytes, in the order of its current stream.
+    ///
+    /// # Errors
+    /// As [`Runtime::alloc`].
+    pub fn buffer_from(&self, bytes: &[u8]) -> Result<Buffer> {
+        let buffer = self.alloc(bytes.len() as u64)?;
+        self.current_stream(buffer.device)?.upload(&buffer.all(), bytes)?;
+        Ok(buffer)
+    }
+
+    /// Pinned host memory for this thread's current device, zeroed. Ordinary memory where the device pins none. May start
+    /// the runtime.
+    ///
+    /// # Errors
+    /// As [`Runtime::alloc`].
+    pub fn pinned(&self, bytes: usize) -> Result<PinnedBuffer> {
+        let port = self.port("pinned", DeviceArg::Current)?;
+        let block = if bytes == 0 { None } else { Some(port.alloc_host(bytes)?) };
+        Ok(PinnedBuffer { runtime: self.clone(), device: port.device, len: bytes, block, flights: Mutex::default() })
+    }
+}
+
+/// Copies in flight of a pinned buffer: the last mark of each lane.
+#[derive(Default)]
+struct Flights {
+    /// The device reads it.
+    reads: Vec<(LaneRef, u64)>,
+    /// The device writes it.
+    writes: Vec<(LaneRef, u64)>,
+}
+
+fn note(flights: &mut Vec<(LaneRef, u64)>, lane: &LaneRef, mark: u64) {
+    match flights.iter_mut().find(|(known, _)| known.raw == lane.raw) {
+        Some((_, last)) => *last = mark,
+        None => flights.push((lane.clone(), mark)),
+    }
+}
+
+/// Host memory that the device reaches directly, so that copies overlap with everything else.
+///
+/// Views wait: [`PinnedBuffer::as_slice`] for copies into the buffer, [`PinnedBuffer::as_mut_slice`] for all copies. So
+/// no view ever sees or changes bytes of a copy in flight. Freed when dropped, once its copies have ended.
+///
+/// ```
+/// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+/// let stream = runtime.current_stream(())?;
+/// let (mut host, device) = (runtime.pinned(4)?, runtime.alloc(4)?);
+/// host.as_mut_slice()?.copy_from_slice(b"ping");
+/// stream.upload_pinned(&device.all(), &host, 0)?; // returns at once
+/// host.as_mut_slice()?.copy_from_slice(b"pong"); // waits for the copy
+/// assert_eq!(device.to_vec()?, b"ping");
+/// # Ok::<(), anyaccel::Error>(())
+/// ```
+pub struct PinnedBuffer {
+    runtime: Runtime,
+    device: Device,
+    len: usize,
+    block: Option<HostBlock>,
+    flights: Mutex<Flights>,
+}
+
+// SAFETY: the memory behind the block's pointer is this value's own; shared access only reads it, and H5's waits keep
+// the device out of views.
+unsafe impl Send for PinnedBuffer {}
+// SAFETY: as above; what changes through a shared reference is behind a lock.
+unsafe impl Sync for PinnedBuffer {}
+
+impl fmt::Debug for PinnedBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedBuffer").field("device", &self.device).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl PinnedBuffer {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device that it was pinned for.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Whether it really is pinned; false where the device pins no memory.
+    pub fn is_pinned(&self) -> bool {
+        self.block.as_ref().is_some_and(HostBlock::is_pinned)
+    }
+
+    /// Its bytes, once copies into it have ended.
+    ///
+    /// # Errors
+    /// The driver's; [`Error::InsideHostFunction`] if it would have to wait there.
+    pub fn as_slice(&self) -> Result<&[u8]> {
+        self.land(false)?;
+        Ok(match &self.block {
+            // SAFETY: valid for `len` bytes while the block lives (H27); copies into it have ended, and enqueuing
+            // another takes `&mut self`.
+            Some(block) => unsafe { std::slice::from_raw_parts(block.ptr(), self.len) },
+            None => &[],
+        })
+    }
+
+    /// Its bytes to write, once all its copies have ended.
+    ///
+    /// # Errors
+    /// As [`PinnedBuffer::as_slice`].
+    pub fn as_mut_slice(&mut self) -> Result<&mut [u8]> {
+        self.land(true)?;
+        Ok(match &self.block {
+            // SAFETY: as in `as_slice`, and copies from it have ended too; `&mut self` makes it the only view.
+            Some(block) => unsafe { std::slice::from_raw_parts_mut(block.ptr(), self.len) },
+            None => &mut [],
+        })
+    }
+
+    /// Waits for copies into it, and for those from it too if `all`.
+    fn land(&self, all: bool) -> Result<()> {
+        let call = "PinnedBuffer";
+        let Some(block) = &self.block else { return Ok(()) };
+        self.runtime.check_generation(call, "pinned buffer")?;
+        let waits: Vec<(LaneRef, u64)> = {
+            let flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+            let reads = if all { &flights.reads[..] } else { &[] };
+            flights.writes.iter().chain(reads).cloned().collect()
+        };
+        if waits.is_empty() {
+            return Ok(());
+        }
+        self.runtime.check_handle(call, "pinned buffer")?;
+        for (lane, mark) in &waits {
+            match block.port.wait_host(call, lane, Until::Mark(*mark), None, WaitMode::Auto) {
+                // A lost device has let go of all memory (H20).
+                Ok(_) | Err(Error::DeviceLost { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = |kept: &mut Vec<(LaneRef, u64)>| {
+            kept.retain(|(lane, mark)| !waits.iter().any(|(known, last)| known.raw == lane.raw && last >= mark));
+        };
+        over(&mut flights.writes);
+        if all {
+            over(&mut flights.reads);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn block(&self) -> Option<&HostBlock> {
+        self.block.as_ref()
+    }
+
+    pub(crate) fn note_read(&self, lane: &LaneRef, mark: u64) {
+        note(&mut self.flights.lock().unwrap_or_else(PoisonError::into_inner).reads, lane, mark);
+    }
+
+    pub(crate) fn note_write(&mut self, lane: &LaneRef, mark: u64) {
+        note(&mut self.flights.get_mut().unwrap_or_else(PoisonError::into_inner).writes, lane, mark);
+    }
+
+    /// Checks that the buffer and the stream share a runtime and a device.
+    pub(crate) fn on(&self, stream: &Stream) -> Result<()> {
+        if !self.runtime.core.current() {
+            Err(Error::StaleHandle { what: "pinned buffer" })
+        } else if !self.runtime.same(&stream.runtime) {
+            Err(Error::ForeignRuntime { what: "pinned buffer" })
+        } else if self.device != stream.device() {
+            Err(Error::ForeignDevice { what: "pinned buffer", given: self.device, wanted: stream.device() })
+        } else {
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Events: points in streams that can be waited for, asked about and timed.
+
+use crate::device::{Device, DeviceArg};
+use crate::error::{Error, Result};
+use crate::local;
+use crate::port::Recorded;
+use crate::runtime::Runtime;
+use crate::stream::Stream;
+use anyaccel_hal::{Kind, Until, WaitMode};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How an event is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EventOptions {
+    /// The device that it will be recorded on; `None`: that of its first recording.
+    pub device: Option<Device>,
+    /// Keep the time of each recording, for [`Event::elapsed_time`].
+    pub enable_timing: bool,
+    /// Host threads that wait for it sleep instead of spinning.
+    pub blocking: bool,
+    /// It can be sent to other processes.
+    pub interprocess: bool,
+}
+
+struct Inner {
+    runtime: Runtime,
+    options: EventOptions,
+    id: u64,
+    /// The device of the first recording; never changes after.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    device: Option<Device>,
+    last: Option<Arc<Recorded>>,
+}
+
+/// An event. A handle; clones name the same event. Making one starts nothing: it comes to life when first recorded.
+/// [`torch.Event`](https://pytorch.org/docs/stable/generated/torch.Event.html)
+///
+/// ```
+/// use anyaccel::EventOptions;
+/// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+/// let timed = EventOptions { enable_timing: true, ..EventOptions::default() };
+/// let (start, end) = (runtime.event(timed)?, runtime.event(timed)?);
+/// assert!(start.query()?, "an event that was never recorded is no reason to wait");
+/// let stream = runtime.current_stream(())?;
+/// start.record(None)?;
+/// stream.fill(&runtime.alloc(1 << 20)?.all(), &[1])?;
+/// end.record(None)?;
+/// end.synchronize()?;
+/// assert!(start.elapsed_time(&end)? >= 0.0);
+/// # Ok::<(), anyaccel::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Event(Arc<Inner>);
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Event {}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("id", &self.event_id()).field("device", &self.device()).finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// A new event. Starts nothing.
+    ///
+    /// # Errors
+    /// Those of the device in the options; [`Error::EventOption`] for an option that a started device does not have
+    /// (while the runtime has not started, the first recording reports it).
+    pub fn event(&self, options: EventOptions) -> Result<Event> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let call = "Event";
+        if let Some(device) = options.device {
+            self.check(call, DeviceArg::Device(device))?;
+        }
+        if let Some(live) = self.core.started() {
+            let ordinal = options.device.and_then(Device::index).unwrap_or_else(|| local::device(self.core.key()));
+            if let Some(port) = live.open_port(ordinal) {
+                refuse_missing(options, port)?;
+            }
+        }
+        Ok(Event(Arc::new(Inner {
+            runtime: self.clone(),
+            options,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            state: Mutex::new(State { device: options.device.filter(|device| device.index().is_some()), last: None }),
+        })))
+    }
+}
+
+/// Options are honoured or refused. None of the backends shares events between processes.
+fn refuse_missing(options: EventOptions, port: &crate::port::Port) -> Result<()> {
+    if options.interprocess && !port.has_native_events() {
+        return Err(Error::EventOption { option: "interprocess", kind: port.device.kind() });
+    }
+    Ok(())
+}
+
+impl Event {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn last(&self) -> Option<Arc<Recorded>> {
+        self.lock().last.clone()
+    }
+
+    /// Checks that this event can be used at all: in this generation, outside of host functions.
+    fn usable(&self, call: &'static str) -> Result<()> {
+        if local::in_host_fn() {
+            return Err(Error::InsideHostFunction { call });
+        }
+        self.0.runtime.check_generation(call, "event")
+    }
+
+    /// The number of the event, unique in the process; 0 until it is recorded.
+    pub fn event_id(&self) -> u64 {
+        if self.0.runtime.core.current() && self.lock().last.is_some() { self.0.id } else { 0 }
+    }
+
+    /// The device that it belongs to: the one asked for, or that of the first recording.
+    pub fn device(&self) -> Option<Device> {
+        if self.0.runtime.core.current() { self.lock().device.or(self.0.options.device) } else { None }
+    }
+
+    /// The options that it was made with.
+    pub fn options(&self) -> EventOptions {
+        self.0.options
+    }
+
+    /// Records it on a stream, the current one of its device (or of this thread's device) if none is given. An earlier
+    /// recording is forgotten; waits for it stay in force. May start the runtime.
+    ///
+    /// # Errors
+    /// [`Error::EventKind`] and [`Error::EventDevice`] for a stream of another kind or device than before;
+    /// [`Error::ForeignRuntime`]; [`Error::EventOption`]; the driver's.
+    pub fn record(&self, stream: Option<&Stream>) -> Result<()> {
+        let call = "Event.record";
+        self.usable(call)?;
+        let runtime = &self.0.runtime;
+        let bound = self.device();
+        let current;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => {
+                current = runtime.current_stream(bound)?;
+                &current
+            }
+        };
+        self.same_kind(stream, bound)?;
+        let port = stream.port(call)?;
+        if let Some(event) = bound
+            && event.index().is_some()
+            && event != stream.device()
+        {
+            return Err(Error::EventDevice { event, stream: stream.device() });
+        }
+        refuse_missing(self.0.options, port)?;
+        let recorded = Arc::new(port.record(&stream.lane, self.0.options.enable_timing)?);
+        let mut state = self.lock();
+        match state.device {
+            // Another thread recorded it first, on another device.
+            Some(event) if event != stream.device() => {
+                return Err(Error::EventDevice { event, stream: stream.device() });
+            }
+            _ => state.device = Some(stream.device()),
+        }
+        let before = state.last.replace(recorded);
+        drop(state);
+        drop(before);
+        Ok(())
+    }
+
+    fn same_kind(&self, stream: &Stream, bound: Option<Device>) -> Result<()> {
+        if self.0.runtime.same(&stream.runtime) {
+            return Ok(());
+        }
+        if !stream.runtime.core.current() {
+            return Err(Error::StaleHandle { what: "stream" });
+        }
+        match bound.map(Device::kind).or_else(|| self.0.runtime.kind()) {
+            Some(event) if event != stream.device_type() => {
+                Err(Error::EventKind { event, stream: stream.device_type() })
+            }
+            _ => Err(Error::ForeignRuntime { what: "stream" }),
+        }
+    }
+
+    /// Makes later work of a stream (the current one if none is given) wait for the last recording. Returns at once; if
+    /// the event was never recorded, does nothing. The stream may be on another device.
+    ///
+    /// # Errors
+    /// [`Error::EventKind`], [`Error::ForeignRuntime`]; the driver's.
+    pub fn wait(&self, stream: Option<&Stream>) -> Result<()> {
+        let call = "Event.wait";
+        self.usable(call)?;
+        if let Some(stream) = stream {
+            self.same_kind(stream, self.device())?;
+        }
+        let Some(last) = self.last() else { return Ok(()) };
+        let current;
+        let stream = match stream {
+            Some(stream) => stream,
+            None => {
+                current = self.0.runtime.current_stream(())?;
+                &current
+            }
+        };
+        stream.port(call)?.wait(&stream.lane, &last.port, &last.lane, last.mark)
+    }
+
+    /// Whether the work before the last recording has ended; true if it was never recorded.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn query(&self) -> Result<bool> {
+        let call = "Event.query";
+        self.usable(call)?;
+        match self.last() {
+            None => Ok(true),
+            Some(last) => last.port.ended(call, &last.lane, last.mark),
+        }
+    }
+
+    /// Waits on this thread for the work before the last recording.
+    ///
+    /// # Errors
+    /// The driver's; [`Error::HostPanic`] of a host function on the recorded stream, once.
+    pub fn synchronize(&self) -> Result<()> {
+        self.synchronize_until(None).map(|_ended| ())
+    }
+
+    /// The same with a time limit: false if the work goes on.
+    ///
+    /// # Errors
+    /// As [`Event::synchronize`].
+    pub fn synchronize_for(&self, limit: Duration) -> Result<bool> {
+        self.synchronize_until(Instant::now().checked_add(limit))
+    }
+
+    fn synchronize_until(&self, deadline: Option<Instant>) -> Result<bool> {
+        let call = "Event.synchronize";
+        self.usable(call)?;
+        let Some(last) = self.last() else { return Ok(true) };
+        let mode = if self.0.options.blocking { WaitMode::Block } else { WaitMode::Auto };
+        if !last.port.wait_host(call, &last.lane, Until::Mark(last.mark), deadline, mode)? {
+            return Ok(false);
+        }
+        last.lane.take_panic()?;
+        Ok(true)
+    }
+
+    /// Milliseconds from this event's last recording to another's.
+    ///
+    /// # Errors
+    /// In this order: [`Error::EventKinds`], [`Error::EventDevices`], [`Error::EventTimingDisabled`],
+    /// [`Error::EventNotRecorded`], [`Error::EventNotCompleted`].
+    pub fn elapsed_time(&self, end: &Event) -> Result<f64> {
+        let call = "Event.elapsed_time";
+        self.usable(call)?;
+        end.usable(call)?;
+        let kind = |event: &Event| event.device().map(Device::kind).or_else(|| event.0.runtime.kind());
+        if let (Some(this), Some(other)) = (kind(self), kind(end))
+            && this != other
+        {
+            return Err(Error::EventKinds { this, other });
+        }
+        if let (Some(this), Some(other)) = (self.device(), end.device())
+            && this.index().is_some()
+            && other.index().is_some()
+            && this != other
+        {
+            return Err(Error::EventDevices { this, other });
+        }
+        if !(self.0.options.enable_timing && end.0.options.enable_timing) {
+            return Err(Error::EventTimingDisabled);
+        }
+        let (Some(from), Some(to)) = (self.last(), end.last()) else { return Err(Error::EventNotRecorded) };
+        if !self.0.runtime.same(&end.0.runtime) {
+            return Err(Error::ForeignRuntime { what: "event" });
+        }
+        if !(from.port.ended(call, &from.lane, from.mark)? && to.port.ended(call, &to.lane, to.mark)?) {
+            return Err(Error::EventNotCompleted);
+        }
+        Ok(from.port.elapsed_ns(&from, &to)? as f64 / 1e6)
+    }
+
+    /// Bytes that another process opens with [`Runtime::event_from_ipc_handle`].
+    ///
+    /// # Errors
+    /// [`Error::EventOption`]: no backend here shares events between processes yet.
+    pub fn ipc_handle(&self) -> Result<Vec<u8>> {
+        self.usable("Event.ipc_handle")?;
+        Err(Error::EventOption { option: "interprocess", kind: self.kind_or_host() })
+    }
+
+    fn kind_or_host(&self) -> Kind {
+        self.device().map(Device::kind).or_else(|| self.0.runtime.kind()).unwrap_or(Kind::HOST)
+    }
+}
+
+impl Runtime {
+    /// Opens another process's event.
+    ///
+    /// # Errors
+    /// [`Error::EventOption`]: no backend here shares events between processes yet.
+    pub fn event_from_ipc_handle<'a>(&self, device: impl Into<DeviceArg<'a>>, handle: &[u8]) -> Result<Event> {
+        let _unused = handle;
+        self.check("Event.from_ipc_handle", device.into())?;
+        Err(Error::EventOption { option: "interprocess", kind: self.kind().ok_or(Error::NoAccelerator)? })
+    }
+}

@@ -1,0 +1,204 @@
+//! Fork and exit: the one place that knows which generation of the process this is.
+//!
+//! # Protocol
+//!
+//! `EPOCH` names the generation. Everything that owns native state carries the epoch of its birth and compares it
+//! before it takes any lock; a mismatch is an error or, in `Drop`, a leak on purpose.
+//!
+//! - The child handler of `fork` only stores atomics: it moves `EPOCH` on, clears `ROOT` and notes the pid. There is no
+//!   handler before the fork, since it would have to take locks.
+//! - `TOUCHED` lists which kinds were started, by which call, in which process. An entry is pushed *before* the first
+//!   driver call, so a fork in the middle of a start is seen as well, and withdrawn if the start leaves no trace.
+//! - At exit `EPOCH` becomes `EXITING`, which no birth epoch equals: nothing calls a driver any more.
+//! - A child made by a raw `clone` runs no handler, so slow paths also compare the pid ([`notice`]).
+
+use anyaccel_hal::Kind;
+use std::mem::ManuallyDrop;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// The epoch of a process that is exiting.
+const EXITING: u64 = u64::MAX;
+
+static EPOCH: AtomicU64 = AtomicU64::new(1);
+static PID: AtomicU32 = AtomicU32::new(0);
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+static TOUCHED: AtomicPtr<Touch> = AtomicPtr::new(ptr::null_mut());
+/// The process-wide runtime of this generation, owned by `runtime.rs`; cleared here in a child.
+pub(crate) static ROOT: AtomicPtr<crate::runtime::Core> = AtomicPtr::new(ptr::null_mut());
+
+/// One start of a kind. Entries are leaked: a child reads them without any lock.
+struct Touch {
+    kind: Kind,
+    call: &'static str,
+    pid: u32,
+    epoch: u64,
+    withdrawn: AtomicBool,
+    next: *const Touch,
+}
+
+/// This generation's number.
+#[inline]
+pub(crate) fn epoch() -> u64 {
+    EPOCH.load(Ordering::Relaxed)
+}
+
+/// Whether the process is exiting.
+pub(crate) fn exiting() -> bool {
+    epoch() == EXITING
+}
+
+extern "C" fn in_child() {
+    enter_generation();
+}
+
+extern "C" fn at_exit() {
+    EPOCH.store(EXITING, Ordering::Release);
+}
+
+fn enter_generation() {
+    EPOCH.fetch_add(1, Ordering::Relaxed);
+    PID.store(pid(), Ordering::Relaxed);
+    ROOT.store(ptr::null_mut(), Ordering::Release);
+}
+
+fn pid() -> u32 {
+    std::process::id()
+}
+
+/// Installs the handlers. Two threads at once install them twice, which only moves the epoch on by two in a child;
+/// waiting for one another instead could hang a child forked in between.
+pub(crate) fn install() {
+    if REGISTERED.load(Ordering::Acquire) {
+        return;
+    }
+    PID.store(pid(), Ordering::Relaxed);
+    // SAFETY: POSIX pthread_atfork and atexit take plain function pointers; both functions only touch atomics, so they
+    // are async-signal-safe as a child handler of a threaded process must be. They live in this library, which is never
+    // unloaded while its code runs. Failure (no memory) leaves the pid comparison as the only guard.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+        libc::atexit(at_exit);
+    }
+    REGISTERED.store(true, Ordering::Release);
+}
+
+/// Notices a fork that ran no handler. For slow paths: a system call.
+pub(crate) fn notice() {
+    let known = PID.load(Ordering::Relaxed);
+    if known != 0 && known != pid() && !exiting() {
+        enter_generation();
+    }
+}
+
+/// A start under way; withdrawn if it leaves no trace.
+#[derive(Clone, Copy)]
+pub(crate) struct Started(&'static Touch);
+
+impl Started {
+    /// Takes the entry back: nothing native was left behind.
+    pub(crate) fn withdraw(self) {
+        self.0.withdrawn.store(true, Ordering::Release);
+    }
+}
+
+/// Notes that `call` starts `kind` now. Before the first driver call.
+pub(crate) fn touch(kind: Kind, call: &'static str) -> Started {
+    let entry = Box::leak(Box::new(Touch {
+        kind,
+        call,
+        pid: pid(),
+        epoch: epoch(),
+        withdrawn: AtomicBool::new(false),
+        next: ptr::null(),
+    }));
+    let raw: *mut Touch = entry;
+    let mut head = TOUCHED.load(Ordering::Acquire);
+    loop {
+        // SAFETY: `raw` was leaked just now and is not yet shared, so writing through it is exclusive.
+        unsafe { (*raw).next = head };
+        match TOUCHED.compare_exchange_weak(head, raw, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: leaked above, never freed, and from here on only read.
+            Ok(_) => return Started(unsafe { &*raw }),
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Who started a kind, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    pub(crate) call: &'static str,
+    pub(crate) pid: u32,
+}
+
+/// The first call that started `kind` in an earlier generation of this process.
+pub(crate) fn inherited(kind: Kind) -> Option<Culprit> {
+    let now = epoch();
+    let mut found = None;
+    let mut at: *const Touch = TOUCHED.load(Ordering::Acquire);
+    while !at.is_null() {
+        // SAFETY: entries are leaked, linked before they are published, and never freed.
+        let entry = unsafe { &*at };
+        if entry.kind == kind && entry.epoch != now && !entry.withdrawn.load(Ordering::Acquire) {
+            found = Some(Culprit { call: entry.call, pid: entry.pid });
+        }
+        at = entry.next;
+    }
+    found
+}
+
+/// Native state that belongs to one generation: dropped in it, and kept for good in any other (a forked child, an
+/// exiting process), reachable from a static so that leak checkers stay quiet.
+pub(crate) struct Fenced<T: Send + 'static> {
+    value: ManuallyDrop<T>,
+    epoch: u64,
+}
+
+impl<T: Send + 'static> Fenced<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { value: ManuallyDrop::new(value), epoch: epoch() }
+    }
+}
+
+impl<T: Send + 'static> std::ops::Deref for Fenced<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: Send + 'static> Drop for Fenced<T> {
+    fn drop(&mut self) {
+        // SAFETY: the value is taken once, here, and not used after.
+        let value = unsafe { ManuallyDrop::take(&mut self.value) };
+        if self.epoch == epoch() {
+            drop(value);
+        } else {
+            keep(Box::new(value));
+        }
+    }
+}
+
+struct Kept {
+    _value: Box<dyn Send>,
+    _next: *mut Kept,
+}
+
+static KEPT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
+
+/// Keeps a value for good.
+fn keep(value: Box<dyn Send>) {
+    let kept = Box::into_raw(Box::new(Kept { _value: value, _next: ptr::null_mut() }));
+    let mut head = KEPT.load(Ordering::Acquire);
+    loop {
+        // SAFETY: `kept` was made just now and is not yet shared, so writing through it is exclusive.
+        unsafe { (*kept)._next = head };
+        match KEPT.compare_exchange_weak(head, kept, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Lanes: a device's native streams, and how the public streams map onto them.
+//!
+//! A lane is what a stream runs on. The default stream has id 0; each priority has a pool of 32 lanes, made when first
+//! needed and handed out in turn, with ids 1 + 32 x level + place; reserved streams have lanes of their own, with ids
+//! from 2^32 on, never used again.
+//!
+//! Lanes of the process-wide runtime live as long as the process. They are `&'static`, so that handing out the current
+//! stream costs no reference count. Others are counted.
+
+use crate::device::Device;
+use crate::error::{Error, Result, panic_message};
+use crate::fork;
+use crate::port::Port;
+use anyaccel_hal::{PriorityRange, StreamId};
+use std::any::Any;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// Streams of one pool.
+pub(crate) const POOL: usize = 32;
+const FIRST_RESERVED: u64 = 1 << 32;
+/// The use bit of lanes without one of their own: they stand for all.
+pub(crate) const SHARED_BIT: u32 = 63;
+
+/// One native stream.
+pub(crate) struct Lane {
+    pub(crate) id: u64,
+    pub(crate) device: Device,
+    pub(crate) ordinal: u32,
+    pub(crate) raw: StreamId,
+    pub(crate) priority: i32,
+    pub(crate) reserved: bool,
+    /// Which bit of a buffer's uses stands for this lane.
+    pub(crate) use_bit: u32,
+    epoch: u64,
+    panicked: AtomicBool,
+    panic: Mutex<Option<String>>,
+    /// Weak, so that a lane kept by a thread does not keep the device's threads.
+    port: Weak<Port>,
+}
+
+impl Lane {
+    /// Keeps the first panic of a host function until the stream is next synchronized.
+    pub(crate) fn note_panic(&self, payload: &(dyn Any + Send)) {
+        let mut kept = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert_with(|| panic_message(payload));
+        self.panicked.store(true, Ordering::Release);
+    }
+
+    /// Reports the panic that was kept, once.
+    #[inline]
+    pub(crate) fn take_panic(&self) -> Result<()> {
+        if !self.panicked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut kept = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+        self.panicked.store(false, Ordering::Release);
+        match kept.take() {
+            Some(message) => Err(Error::HostPanic { device: self.device, stream: self.id, message }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if self.epoch == fork::epoch()
+            && let Some(port) = self.port.upgrade()
+        {
+            port.destroy_stream(self.raw, self.use_bit);
+        }
+    }
+}
+
+/// A reference to a lane.
+#[derive(Clone)]
+pub(crate) enum LaneRef {
+    Static(&'static Lane),
+    Shared(Arc<Lane>),
+}
+
+impl Deref for LaneRef {
+    type Target = Lane;
+
+    #[inline]
+    fn deref(&self) -> &Lane {
+        match self {
+            Self::Static(lane) => lane,
+            Self::Shared(lane) => lane,
+        }
+    }
+}
+
+/// The lanes of one device.
+pub(crate) struct Lanes {
+    device: Device,
+    ordinal: u32,
+    /// Whether lanes live as long as the process.
+    forever: bool,
+    range: PriorityRange,
+    default: OnceLock<LaneRef>,
+    /// For copies that the engine stages on this device's side.
+    transfer: OnceLock<LaneRef>,
+    pools: Box<[Pool]>,
+    reserved: Mutex<Reserved>,
+    made: AtomicU64,
+    making: Mutex<()>,
+}
+
+struct Pool {
+    next: AtomicUsize,
+    lanes: [OnceLock<LaneRef>; POOL],
+}
+
+#[derive(Default)]
+struct Reserved {
+    made: u64,
+    alive: Vec<Weak<Lane>>,
+    /// Length of `alive` at which the dead ones are next swept out.
+    sweep_at: usize,
+}
+
+impl Lanes {
+    pub(crate) fn new(device: Device, ordinal: u32, range: PriorityRange, forever: bool) -> Self {
+        let pools = (0..range.levels())
+            .map(|_| Pool { next: AtomicUsize::new(0), lanes: std::array::from_fn(|_| OnceLock::new()) })
+            .collect();
+        Self {
+            device,
+            ordinal,
+            forever,
+            range,
+            default: OnceLock::new(),
+            transfer: OnceLock::new(),
+            pools,
+            reserved: Mutex::new(Reserved { sweep_at: 64, ..Reserved::default() }),
+            made: AtomicU64::new(0),
+            making: Mutex::new(()),
+        }
+    }
+
+    fn make(&self, port: &Arc<Port>, id: u64, priority: i32, reserved: bool) -> Result<Lane> {
+        let raw = port.create_stream(priority)?;
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(Lane {
+            id,
+            device: self.device,
+            ordinal: self.ordinal,
+            raw,
+            priority,
+            reserved,
+            use_bit: u32::try_from(number).unwrap_or(SHARED_BIT).min(SHARED_BIT),
+            epoch: fork::epoch(),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
+            port: Arc::downgrade(port),
+        })
+    }
+
+    fn get_or_make(&self, place: &OnceLock<LaneRef>, port: &Arc<Port>, id: u64, priority: i32) -> Result<LaneRef> {
+        if let Some(lane) = place.get() {
+            return Ok(lane.clone());
+        }
+        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lane) = place.get() {
+            return Ok(lane.clone());
+        }
+        let lane = self.make(port, id, priority, false)?;
+        let lane =
+            if self.forever { LaneRef::Static(Box::leak(Box::new(lane))) } else { LaneRef::Shared(Arc::new(lane)) };
+        Ok(place.get_or_init(|| lane).clone())
+    }
+
+    /// The lane of the default stream.
+    #[inline]
+    pub(crate) fn default(&self, port: &Arc<Port>) -> Result<LaneRef> {
+        match self.default.get() {
+            Some(lane) => Ok(lane.clone()),
+            None => self.get_or_make(&self.default, port, 0, self.range.clamp(0)),
+        }
+    }
+
+    /// The lane for staged copies; it has no public stream.
+    pub(crate) fn transfer(&self, port: &Arc<Port>) -> Result<LaneRef> {
+        self.get_or_make(&self.transfer, port, u64::MAX, self.range.clamp(0))
+    }
+
+    /// The next lane of a priority's pool, in turn.
+    pub(crate) fn next(&self, port: &Arc<Port>, priority: i32) -> Result<LaneRef> {
+        let priority = self.range.clamp(priority);
+        let level = (self.range.least - priority) as usize;
+        let place = self.pools[level].next.fetch_add(1, Ordering::Relaxed) % POOL;
+        self.pooled(port, level, place)
+    }
+
+    fn pooled(&self, port: &Arc<Port>, level: usize, place: usize) -> Result<LaneRef> {
+        let id = 1 + (level * POOL + place) as u64;
+        self.get_or_make(&self.pools[level].lanes[place], port, id, self.range.least - level as i32)
+    }
+
+    /// A lane that nobody else gets.
+    pub(crate) fn reserve(&self, port: &Arc<Port>, priority: i32) -> Result<LaneRef> {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = FIRST_RESERVED + reserved.made;
+        let lane = Arc::new(self.make(port, id, self.range.clamp(priority), true)?);
+        reserved.made += 1;
+        if reserved.alive.len() >= reserved.sweep_at {
+            reserved.alive.retain(|lane| lane.strong_count() > 0);
+            reserved.sweep_at = 2 * reserved.alive.len().max(32);
+        }
+        reserved.alive.push(Arc::downgrade(&lane));
+        Ok(LaneRef::Shared(lane))
+    }
+
+    /// The lane with that id, if there is or can be one.
+    pub(crate) fn by_id(&self, port: &Arc<Port>, id: u64) -> Result<Option<LaneRef>> {
+        if id == 0 {
+            return self.default(port).map(Some);
+        }
+        if id < FIRST_RESERVED {
+            let number = (id - 1) as usize;
+            let (level, place) = (number / POOL, number % POOL);
+            return if level < self.pools.len() { self.pooled(port, level, place).map(Some) } else { Ok(None) };
+        }
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(reserved.alive.iter().filter_map(Weak::upgrade).find(|lane| lane.id == id).map(LaneRef::Shared))
+    }
+
+    /// Every lane that exists.
+    pub(crate) fn all(&self) -> Vec<LaneRef> {
+        let pooled = self.pools.iter().flat_map(|pool| pool.lanes.iter()).filter_map(OnceLock::get);
+        let single = [self.default.get(), self.transfer.get()].into_iter().flatten();
+        let mut all: Vec<LaneRef> = single.chain(pooled).cloned().collect();
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(reserved.alive.iter().filter_map(Weak::upgrade).map(LaneRef::Shared));
+        all
+    }
+}

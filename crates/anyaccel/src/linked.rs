@@ -1,0 +1,119 @@
+//! Which backends this build has: the only file that names them, and the list of those registered at run time.
+
+use crate::error::{Error, Result};
+use crate::fork;
+use anyaccel_hal::{Driver, Kind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Makes a driver. Starts nothing (H22, H24).
+pub type Constructor = fn() -> Arc<dyn Driver>;
+
+/// A backend that is built in or registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Linked {
+    pub(crate) kind: Kind,
+    pub(crate) construct: Constructor,
+}
+
+/// Built in, in the order in which one is chosen; `host` and `sim` are chosen only by name.
+const BUILT_IN: &[Linked] = &[
+    #[cfg(feature = "host")]
+    Linked { kind: Kind::HOST, construct: anyaccel_host::driver },
+    #[cfg(feature = "sim")]
+    Linked { kind: Kind::SIM, construct: anyaccel_sim::driver },
+];
+
+/// A registered backend, leaked: a forked child reads the list without any lock.
+struct Registered {
+    linked: Linked,
+    next: *const Registered,
+}
+
+static REGISTERED: AtomicPtr<Registered> = AtomicPtr::new(ptr::null_mut());
+
+fn registered() -> Vec<Linked> {
+    let mut all = Vec::new();
+    let mut at: *const Registered = REGISTERED.load(Ordering::Acquire);
+    while !at.is_null() {
+        // SAFETY: entries are leaked, linked before they are published, and never freed.
+        let entry = unsafe { &*at };
+        all.push(entry.linked);
+        at = entry.next;
+    }
+    all.reverse();
+    all
+}
+
+/// Everything that can be chosen, the most preferred first: the vendors' kinds in [`Kind::KNOWN`]'s order with
+/// registered private kinds before `opencl`, then `host` and `sim`.
+pub(crate) fn all() -> Vec<Linked> {
+    let mut all: Vec<Linked> = BUILT_IN.iter().copied().chain(registered()).collect();
+    all.sort_by_key(|linked| rank(linked.kind));
+    all
+}
+
+fn rank(kind: Kind) -> usize {
+    let opencl = 2 * Kind::KNOWN.iter().position(|&known| known == Kind::OPENCL).unwrap_or(0);
+    Kind::KNOWN.iter().position(|&known| known == kind).map_or(opencl - 1, |at| 2 * at)
+}
+
+/// Whether a kind is chosen without being named.
+pub(crate) fn by_itself(kind: Kind) -> bool {
+    kind != Kind::HOST && kind != Kind::SIM
+}
+
+/// The kinds that can be chosen, in order.
+pub(crate) fn kinds() -> Vec<Kind> {
+    all().into_iter().map(|linked| linked.kind).collect()
+}
+
+/// The kinds that a device string may begin with: those with names of their own, and the registered ones.
+pub(crate) fn named_kinds() -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = vec![Kind::CPU];
+    kinds.extend(Kind::KNOWN.into_iter().filter(|&kind| kind != Kind::CPU && kind != Kind::META));
+    for linked in registered() {
+        if !kinds.contains(&linked.kind) {
+            kinds.push(linked.kind);
+        }
+    }
+    kinds.push(Kind::META);
+    kinds
+}
+
+/// The kind with that name.
+pub(crate) fn kind_named(name: &str) -> Option<Kind> {
+    named_kinds().into_iter().find(|kind| kind.name() == name)
+}
+
+/// Adds a backend of another crate to those that the process-wide runtime chooses from. Starts nothing.
+///
+/// Register before the first call that asks for devices, best first thing in `main`.
+///
+/// # Errors
+/// [`Error::Registration`] if the kind is there already, is no accelerator (`cpu`, `meta`), or the process-wide runtime
+/// exists.
+pub fn register_backend(kind: Kind, construct: Constructor) -> Result<()> {
+    let refuse = |reason| Err(Error::Registration { kind, reason });
+    if kind == Kind::CPU || kind == Kind::META {
+        return refuse("it is no accelerator");
+    }
+    if kinds().contains(&kind) {
+        return refuse("a backend of that kind is there already");
+    }
+    if !fork::ROOT.load(Ordering::Acquire).is_null() {
+        return refuse("the process-wide runtime has been used already");
+    }
+    let entry: *mut Registered =
+        Box::leak(Box::new(Registered { linked: Linked { kind, construct }, next: ptr::null() }));
+    let mut head = REGISTERED.load(Ordering::Acquire);
+    loop {
+        // SAFETY: leaked just now and not yet shared, so writing through it is exclusive.
+        unsafe { (*entry).next = head };
+        match REGISTERED.compare_exchange_weak(head, entry, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Ok(()),
+            Err(now) => head = now,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What is current on this thread: the one place that touches thread-locals.
+//!
+//! Keyed by runtime. The process-wide runtime has key 0 in every generation, so a forked child inherits the current
+//! device; streams belong to one generation and are forgotten when the epoch moves on.
+
+use crate::lane::LaneRef;
+use crate::runtime::Core;
+use std::cell::{Cell, RefCell};
+use std::sync::Weak;
+
+/// Which runtime a thread-local entry belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    pub(crate) id: u64,
+    pub(crate) epoch: u64,
+}
+
+struct Entry {
+    key: Key,
+    /// Whether the runtime still exists; dangling for the process-wide one, which never goes.
+    alive: Weak<Core>,
+    device: u32,
+    streams: Vec<Option<LaneRef>>,
+}
+
+struct Local {
+    in_host_fn: Cell<bool>,
+    entries: RefCell<Vec<Entry>>,
+}
+
+thread_local! {
+    static LOCAL: Local = const { Local { in_host_fn: Cell::new(false), entries: RefCell::new(Vec::new()) } };
+}
+
+/// Whether this thread runs a host function.
+#[inline]
+pub(crate) fn in_host_fn() -> bool {
+    LOCAL.try_with(|local| local.in_host_fn.get()).unwrap_or(false)
+}
+
+/// Runs `f` as a host function.
+pub(crate) fn as_host_fn<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let _thread_ends = LOCAL.try_with(|local| local.in_host_fn.set(self.0));
+        }
+    }
+    let _restore = Restore(LOCAL.try_with(|local| local.in_host_fn.replace(true)).unwrap_or(false));
+    f()
+}
+
+fn read<T>(key: Key, f: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
+    LOCAL
+        .try_with(|local| {
+            let entries = local.entries.try_borrow().ok()?;
+            f(entries.iter().find(|entry| entry.key.id == key.id)?)
+        })
+        .ok()
+        .flatten()
+}
+
+fn write<T>(key: Key, alive: &Weak<Core>, f: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    LOCAL
+        .try_with(|local| {
+            let mut entries = local.entries.try_borrow_mut().ok()?;
+            let at = match entries.iter().position(|entry| entry.key.id == key.id) {
+                Some(at) => at,
+                None => {
+                    entries.retain(|entry| entry.key.id == 0 || entry.alive.strong_count() > 0);
+                    entries.push(Entry { key, alive: alive.clone(), device: 0, streams: Vec::new() });
+                    entries.len() - 1
+                }
+            };
+            let entry = &mut entries[at];
+            if entry.key.epoch != key.epoch {
+                entry.key.epoch = key.epoch;
+                entry.streams.clear();
+            }
+            Some(f(entry))
+        })
+        .ok()
+        .flatten()
+}
+
+/// This thread's current device, 0 if it never chose.
+#[inline]
+pub(crate) fn device(key: Key) -> u32 {
+    read(key, |entry| Some(entry.device)).unwrap_or(0)
+}
+
+/// Makes a device current and returns the one before.
+#[inline]
+pub(crate) fn exchange_device(key: Key, alive: &Weak<Core>, device: u32) -> u32 {
+    write(key, alive, |entry| std::mem::replace(&mut entry.device, device)).unwrap_or(0)
+}
+
+/// This thread's current stream of a device; `None` is the default one.
+#[inline]
+pub(crate) fn stream(key: Key, device: u32) -> Option<LaneRef> {
+    read(key, |entry| if entry.key.epoch == key.epoch { entry.streams.get(device as usize)?.clone() } else { None })
+}
+
+/// Makes a stream of a device current and returns the one before.
+#[inline]
+pub(crate) fn exchange_stream(key: Key, alive: &Weak<Core>, device: u32, lane: Option<LaneRef>) -> Option<LaneRef> {
+    write(key, alive, |entry| {
+        let at = device as usize;
+        if entry.streams.len() <= at {
+            entry.streams.resize(at + 1, None);
+        }
+        std::mem::replace(&mut entry.streams[at], lane)
+    })
+    .flatten()
+}

@@ -1,0 +1,113 @@
+//! The port: the only place that calls [`hal::Device`](anyaccel_hal::Device).
+//!
+//! Everything above names lanes and blocks, which own their native handles; so a borrowed lane is a live stream (H1) and
+//! a borrowed block is live memory (H1, H4), and the methods here are safe. Memory is given back through
+//! [`retired`], once the work that used it has ended (H4, H5).
+
+mod memory;
+mod order;
+mod retired;
+mod work;
+
+pub(crate) use memory::{Block, HostBlock, Part, SMALL_STAGING};
+pub(crate) use order::Recorded;
+pub(crate) use work::LaunchPart;
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::fork::{self, Fenced};
+use crate::lane::Lanes;
+use anyaccel_hal::{self as hal, DeviceInfo, Fault, Kernel, StreamId};
+use retired::Retired;
+use std::sync::Arc;
+
+/// An open device of a runtime.
+pub(crate) struct Port {
+    hal: Fenced<Arc<dyn hal::Device>>,
+    pub(crate) device: Device,
+    pub(crate) ordinal: u32,
+    pub(crate) lanes: Lanes,
+    retired: Retired,
+}
+
+impl Port {
+    pub(crate) fn new(hal: Arc<dyn hal::Device>, device: Device, ordinal: u32, forever: bool) -> Arc<Self> {
+        let lanes = Lanes::new(device, ordinal, hal.info().priorities, forever);
+        Arc::new(Self { hal: Fenced::new(hal), device, ordinal, lanes, retired: Retired::default() })
+    }
+
+    pub(crate) fn info(&self) -> &DeviceInfo {
+        self.hal.info()
+    }
+
+    /// A backend's fault as an error of this device.
+    pub(crate) fn error(&self, call: &'static str, fault: Fault) -> Error {
+        Error::from_fault(call, self.device, fault)
+    }
+
+    /// Free bytes, if the driver tells, and all bytes.
+    pub(crate) fn memory_info(&self, call: &'static str) -> Result<hal::MemoryInfo> {
+        self.hal.memory_info().map_err(|fault| self.error(call, fault))
+    }
+
+    pub(crate) fn create_stream(&self, priority: i32) -> Result<StreamId> {
+        self.hal.create_stream(priority).map_err(|fault| self.error("Stream", fault))
+    }
+
+    /// Gives a stream back once its work has ended. For [`Lane`](crate::lane::Lane)'s drop alone.
+    pub(crate) fn destroy_stream(&self, raw: StreamId, use_bit: u32) {
+        self.retire_stream(raw, use_bit);
+    }
+
+    pub(crate) fn telemetry<T>(
+        &self,
+        call: &'static str,
+        read: impl FnOnce(&dyn hal::Telemetry) -> Result<T, Fault>,
+    ) -> Result<T> {
+        let sensors = self.hal.telemetry().ok_or(Error::Unsupported { what: call, device: self.device })?;
+        read(sensors).map_err(|fault| self.error(call, fault))
+    }
+
+    pub(crate) fn can_access_peer(&self, ordinal: u32) -> bool {
+        self.hal.peers().is_some_and(|peers| peers.can_access(ordinal))
+    }
+
+    pub(crate) fn has_native_events(&self) -> bool {
+        self.hal.native_events().is_some()
+    }
+
+    pub(crate) fn builtin(&self, number: u32) -> Option<Kernel> {
+        self.hal.builtin(number)
+    }
+}
+
+/// A kernel loaded from a function of this process.
+pub(crate) struct Loaded {
+    pub(crate) port: Arc<Port>,
+    pub(crate) raw: Kernel,
+    epoch: u64,
+}
+
+impl Loaded {
+    pub(crate) fn host(port: Arc<Port>, kernel: hal::HostKernel) -> Result<Self> {
+        let kernels = port.hal.kernels().ok_or(Error::Unsupported { what: "loading a kernel", device: port.device })?;
+        // SAFETY: H15 is the duty of launch's caller; loading itself runs nothing.
+        let raw = unsafe { kernels.load(hal::KernelSource::Host(kernel)) }
+            .map_err(|fault| port.error("loading a kernel", fault))?;
+        Ok(Self { port, raw, epoch: fork::epoch() })
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if self.epoch == fork::epoch() {
+            self.port.retire_kernel(self.raw);
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.retired.let_go();
+    }
+}
