@@ -1,8 +1,7 @@
 //! Scopes: what is current, restored on every exit. The state lies in the guard, so scopes nest and cross freely.
 
 use crate::fork;
-use crate::lane::LaneRef;
-use crate::local;
+use crate::local::{self, Before};
 use crate::runtime::Runtime;
 use crate::stream::Stream;
 use std::marker::PhantomData;
@@ -23,7 +22,7 @@ impl DeviceIndexGuard {
 
     #[inline]
     pub(crate) fn enter(runtime: &Runtime, ordinal: u32) -> Self {
-        let before = local::exchange_device(runtime.core.key(), &runtime.weak(), ordinal);
+        let before = local::exchange_device(runtime.core.key(), || runtime.weak(), ordinal);
         Self { before: Some((runtime.clone(), before)), _not_send: PhantomData }
     }
 }
@@ -32,7 +31,7 @@ impl Drop for DeviceIndexGuard {
     #[inline]
     fn drop(&mut self) {
         if let Some((runtime, before)) = &self.before {
-            local::exchange_device(runtime.core.key(), &runtime.weak(), *before);
+            local::exchange_device(runtime.core.key(), || runtime.weak(), *before);
         }
     }
 }
@@ -42,11 +41,7 @@ impl Drop for DeviceIndexGuard {
 #[must_use = "the stream is current only while the guard lives"]
 pub struct StreamGuard {
     stream: Stream,
-    device: u32,
-    /// The stream that was current on the stream's own device.
-    here: Option<LaneRef>,
-    /// The stream that was current on the device that was current.
-    there: Option<LaneRef>,
+    before: Before,
     epoch: u64,
     _not_send: PhantomData<*const ()>,
 }
@@ -61,12 +56,8 @@ impl StreamGuard {
     #[inline]
     pub(crate) fn enter(stream: &Stream) -> Self {
         let runtime = &stream.runtime;
-        let (key, alive) = (runtime.core.key(), runtime.weak());
-        let ordinal = stream.lane.ordinal;
-        let device = local::exchange_device(key, &alive, ordinal);
-        let there = if device == ordinal { None } else { local::stream(key, device) };
-        let here = local::exchange_stream(key, &alive, ordinal, Some(stream.lane.clone()));
-        Self { stream: stream.clone(), device, here, there, epoch: fork::epoch(), _not_send: PhantomData }
+        let before = local::enter_stream(runtime.core.key(), || runtime.weak(), stream.lane.clone());
+        Self { stream: stream.clone(), before, epoch: fork::epoch(), _not_send: PhantomData }
     }
 
     /// The stream that is current while the guard lives.
@@ -82,12 +73,7 @@ impl Drop for StreamGuard {
             return;
         }
         let runtime = &self.stream.runtime;
-        let (key, alive) = (runtime.core.key(), runtime.weak());
-        let ordinal = self.stream.lane.ordinal;
-        local::exchange_stream(key, &alive, ordinal, self.here.take());
-        if self.device != ordinal {
-            local::exchange_stream(key, &alive, self.device, self.there.take());
-        }
-        local::exchange_device(key, &alive, self.device);
+        let before = std::mem::take(&mut self.before);
+        local::leave_stream(runtime.core.key(), || runtime.weak(), self.stream.lane.ordinal, before);
     }
 }

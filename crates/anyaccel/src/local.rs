@@ -60,17 +60,14 @@ fn read<T>(key: Key, f: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
         .flatten()
 }
 
-fn write<T>(key: Key, alive: &Weak<Core>, f: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+#[inline]
+fn write<T>(key: Key, alive: impl FnOnce() -> Weak<Core>, f: impl FnOnce(&mut Entry) -> T) -> Option<T> {
     LOCAL
         .try_with(|local| {
             let mut entries = local.entries.try_borrow_mut().ok()?;
             let at = match entries.iter().position(|entry| entry.key.id == key.id) {
                 Some(at) => at,
-                None => {
-                    entries.retain(|entry| entry.key.id == 0 || entry.alive.strong_count() > 0);
-                    entries.push(Entry { key, alive: alive.clone(), device: 0, streams: Vec::new() });
-                    entries.len() - 1
-                }
+                None => add(&mut entries, key, alive()),
             };
             let entry = &mut entries[at];
             if entry.key.epoch != key.epoch {
@@ -83,6 +80,13 @@ fn write<T>(key: Key, alive: &Weak<Core>, f: impl FnOnce(&mut Entry) -> T) -> Op
         .flatten()
 }
 
+#[cold]
+fn add(entries: &mut Vec<Entry>, key: Key, alive: Weak<Core>) -> usize {
+    entries.retain(|entry| entry.key.id == 0 || entry.alive.strong_count() > 0);
+    entries.push(Entry { key, alive, device: 0, streams: Vec::new() });
+    entries.len() - 1
+}
+
 /// This thread's current device, 0 if it never chose.
 #[inline]
 pub(crate) fn device(key: Key) -> u32 {
@@ -91,7 +95,7 @@ pub(crate) fn device(key: Key) -> u32 {
 
 /// Makes a device current and returns the one before.
 #[inline]
-pub(crate) fn exchange_device(key: Key, alive: &Weak<Core>, device: u32) -> u32 {
+pub(crate) fn exchange_device(key: Key, alive: impl FnOnce() -> Weak<Core>, device: u32) -> u32 {
     write(key, alive, |entry| std::mem::replace(&mut entry.device, device)).unwrap_or(0)
 }
 
@@ -101,15 +105,61 @@ pub(crate) fn stream(key: Key, device: u32) -> Option<LaneRef> {
     read(key, |entry| if entry.key.epoch == key.epoch { entry.streams.get(device as usize)?.clone() } else { None })
 }
 
-/// Makes a stream of a device current and returns the one before.
-#[inline]
-pub(crate) fn exchange_stream(key: Key, alive: &Weak<Core>, device: u32, lane: Option<LaneRef>) -> Option<LaneRef> {
-    write(key, alive, |entry| {
+impl Entry {
+    #[inline]
+    fn place(&mut self, device: u32) -> &mut Option<LaneRef> {
         let at = device as usize;
-        if entry.streams.len() <= at {
-            entry.streams.resize(at + 1, None);
+        if self.streams.len() <= at {
+            self.streams.resize(at + 1, None);
         }
-        std::mem::replace(&mut entry.streams[at], lane)
+        &mut self.streams[at]
+    }
+}
+
+/// Makes a stream and its device current.
+#[inline]
+pub(crate) fn set_stream(key: Key, alive: impl FnOnce() -> Weak<Core>, lane: LaneRef) {
+    let before = write(key, alive, |entry| {
+        entry.device = lane.ordinal;
+        let place = entry.place(lane.ordinal);
+        place.replace(lane)
+    });
+    // Dropped outside: the last reference to a lane may come back here.
+    drop(before);
+}
+
+/// What was current before a stream was entered.
+#[derive(Default)]
+pub(crate) struct Before {
+    pub(crate) device: u32,
+    /// The stream that was current on the entered stream's own device.
+    here: Option<LaneRef>,
+    /// The stream that was current on the device that was current, if that is another one.
+    there: Option<LaneRef>,
+}
+
+/// Makes a stream and its device current, and returns what was.
+#[inline]
+pub(crate) fn enter_stream(key: Key, alive: impl FnOnce() -> Weak<Core>, lane: LaneRef) -> Before {
+    write(key, alive, |entry| {
+        let ordinal = lane.ordinal;
+        let device = std::mem::replace(&mut entry.device, ordinal);
+        let there = if device == ordinal { None } else { entry.place(device).clone() };
+        let here = entry.place(ordinal).replace(lane);
+        Before { device, here, there }
     })
-    .flatten()
+    .unwrap_or_default()
+}
+
+/// Restores what was current before a stream of device `ordinal` was entered.
+#[inline]
+pub(crate) fn leave_stream(key: Key, alive: impl FnOnce() -> Weak<Core>, ordinal: u32, before: Before) {
+    let over = write(key, alive, |entry| {
+        entry.device = before.device;
+        let here = std::mem::replace(entry.place(ordinal), before.here);
+        let there =
+            if before.device == ordinal { None } else { std::mem::replace(entry.place(before.device), before.there) };
+        (here, there)
+    });
+    drop(over);
 }

@@ -299,7 +299,7 @@ impl Runtime {
         }
         let call = "set_device_index";
         let ordinal = self.resolve(call, device)?;
-        local::exchange_device(self.core.key(), &self.weak(), ordinal);
+        local::exchange_device(self.core.key(), || self.weak(), ordinal);
         Ok(())
     }
 

@@ -150,9 +150,7 @@ impl Runtime {
         if !self.core.current() {
             return self.check_generation("set_stream", "stream");
         }
-        let (key, alive) = (self.core.key(), self.weak());
-        local::exchange_stream(key, &alive, stream.lane.ordinal, Some(stream.lane.clone()));
-        local::exchange_device(key, &alive, stream.lane.ordinal);
+        local::set_stream(self.core.key(), || self.weak(), stream.lane.clone());
         Ok(())
     }
 
