@@ -1,0 +1,427 @@
+//! The cache of one device: what its users call.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::heap::{DENSE, Heap, bit};
+use super::miss::Request;
+use super::oom::{AllocError, Observer};
+use super::pending::Done;
+use super::policy::{Departures, MAX_REQUEST, Rules, SMALL_LIMIT, fraction_limit};
+use super::pools::{Pool, PoolError, PoolId, Scope};
+use super::ports::{DeviceMemory, PortError, Ports};
+use super::settings::Settings;
+use super::stats::Stats;
+use super::{Allocation, Handle, Uses};
+
+pub(super) type Guard<'a> = MutexGuard<'a, Heap>;
+
+/// Why a block could not be given back or found. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FreeError {
+    /// The handle names no block in its user's hands: it was given back before, or never handed out.
+    #[error("handle {0:#x} names no live block: it was freed already, or never handed out by this device's cache")]
+    Stale(u64),
+    /// No live block starts at that address.
+    #[error(
+        "address {0:#x} is not the start of a live block: it was freed already, or never handed out by this device's cache"
+    )]
+    Unknown(u64),
+}
+
+/// A fraction outside [0, 1]. Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("the memory fraction must lie in [0, 1], not {0}")]
+pub struct FractionError(pub f64);
+
+/// A block that was still in its user's hands when the cache was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// Its address.
+    pub addr: u64,
+    /// Token of its segment.
+    pub segment: u64,
+    /// Its place in the segment.
+    pub offset: u64,
+    /// What was asked for, in bytes.
+    pub requested: u64,
+    /// The block's size.
+    pub size: u64,
+    /// The stream it was allocated for.
+    pub stream: u64,
+}
+
+/// The caching allocator of one device.
+///
+/// All methods may be called from any thread. None starts a runtime: the ports belong to one that runs.
+pub struct DeviceCache {
+    pub(super) device: u32,
+    pub(super) ports: Ports,
+    heap: Mutex<Heap>,
+    /// What the next allocation has to look at first: a bit for each dense stream slot with a queue, the top bit for
+    /// parked blocks and the queues of further streams. Written under the lock.
+    pub(super) attention: AtomicU64,
+    /// Set while `side` may hold something.
+    pub(super) side_full: AtomicBool,
+    /// Set while some stream is under capture.
+    pub(super) capturing: AtomicBool,
+    /// The stream of each dense slot, for polling without the lock.
+    pub(super) names: [AtomicU64; DENSE as usize],
+    pub(super) side: Mutex<Vec<(Handle, Uses)>>,
+    pub(super) observers: Mutex<Vec<Arc<Observer>>>,
+}
+
+impl fmt::Debug for DeviceCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceCache").field("device", &self.device).field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+impl DeviceCache {
+    /// A cache over the ports of device `device`. Asks the device for its total memory, nothing else.
+    pub fn new(device: u32, ports: Ports, settings: Settings, departures: Departures) -> Self {
+        let total = ports.segments.memory().total;
+        let can_grow = ports.growable.is_some();
+        DeviceCache {
+            device,
+            ports,
+            heap: Mutex::new(Heap::new(total, settings, can_grow, departures)),
+            attention: AtomicU64::new(0),
+            side_full: AtomicBool::new(false),
+            capturing: AtomicBool::new(false),
+            names: [const { AtomicU64::new(0) }; DENSE as usize],
+            side: Mutex::new(Vec::new()),
+            observers: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A panic under the lock would be a bug of this module, and no reason to take the process down with it.
+    pub(super) fn lock(&self) -> Guard<'_> {
+        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the device without the lock.
+    pub(super) fn outside<'a, T>(&'a self, heap: Guard<'a>, call: impl FnOnce() -> T) -> (Guard<'a>, T) {
+        drop(heap);
+        let out = call();
+        (self.lock(), out)
+    }
+
+    /// Takes `size` bytes for `stream`. `None` for 0 bytes: nothing is counted.
+    ///
+    /// # Errors
+    /// [`AllocError`]; counters then say only what they count of failures.
+    #[inline]
+    pub fn alloc(&self, size: u64, stream: u64) -> Result<Option<Allocation>, AllocError> {
+        self.take(size, stream, false)
+    }
+
+    /// [`alloc`](DeviceCache::alloc) for callers that will name the block by its address; 0 for 0 bytes.
+    ///
+    /// # Errors
+    /// As [`alloc`](DeviceCache::alloc).
+    #[inline]
+    pub fn alloc_at(&self, size: u64, stream: u64) -> Result<u64, AllocError> {
+        Ok(self.take(size, stream, true)?.map_or(0, |block| block.addr))
+    }
+
+    #[inline]
+    fn take(&self, size: u64, stream: u64, indexed: bool) -> Result<Option<Allocation>, AllocError> {
+        if size == 0 {
+            return Ok(None);
+        }
+        if size >= MAX_REQUEST {
+            return Err(AllocError::TooLarge { device: self.device, requested: size });
+        }
+        let mut done = Done::default();
+        if self.attention.load(Ordering::Acquire) != 0 || self.side_full.load(Ordering::Acquire) {
+            self.poll(&mut done)?;
+        }
+        let mut heap = self.lock();
+        if done.any() {
+            self.apply(&mut heap, &done);
+        }
+        let rounded = heap.rules.round(size);
+        let kind = usize::from(rounded > SMALL_LIMIT);
+        let shelf = heap.shelf_for(kind, stream);
+        let id = heap.search(shelf, rounded);
+        if id != super::arena::NIL {
+            heap.unshelve(id);
+            return Ok(Some(heap.hand_out(id, rounded, size, indexed)));
+        }
+        let segment = heap.rules.segment(rounded);
+        self.miss(heap, &Request { size, rounded, segment, shelf, kind, stream, indexed }).map(Some)
+    }
+
+    /// Gives a block back. If other streams were recorded as using it, it is reused only when their work so far is done.
+    ///
+    /// # Errors
+    /// [`FreeError::Stale`] for a handle that is not live.
+    #[inline]
+    pub fn free(&self, handle: Handle) -> Result<(), FreeError> {
+        self.free_used(handle, Uses(0))
+    }
+
+    /// [`free`](DeviceCache::free), with uses that were collected outside.
+    ///
+    /// # Errors
+    /// As [`free`](DeviceCache::free).
+    #[inline]
+    pub fn free_used(&self, handle: Handle, uses: Uses) -> Result<(), FreeError> {
+        let mut heap = self.lock();
+        let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
+        let uses = heap.give_back(id, uses.0);
+        if uses == 0 {
+            heap.end(id);
+        } else {
+            self.defer(heap, id, uses);
+        }
+        Ok(())
+    }
+
+    /// Gives back the block that starts at an address; 0 is no block and no error.
+    ///
+    /// # Errors
+    /// [`FreeError::Unknown`] for an address where no live block starts.
+    #[inline]
+    pub fn free_at(&self, addr: u64) -> Result<(), FreeError> {
+        if addr == 0 {
+            return Ok(());
+        }
+        let mut heap = self.lock();
+        let id = heap.live_at(addr).ok_or(FreeError::Unknown(addr))?;
+        let uses = heap.give_back(id, 0);
+        if uses == 0 {
+            heap.end(id);
+        } else {
+            self.defer(heap, id, uses);
+        }
+        Ok(())
+    }
+
+    /// Gives a block back from inside a host function, where streams may not be touched: the next allocation or trim does it.
+    pub fn free_later(&self, handle: Handle, uses: Uses) {
+        self.side.lock().unwrap_or_else(PoisonError::into_inner).push((handle, uses));
+        self.side_full.store(true, Ordering::Release);
+    }
+
+    /// Notes that `stream` uses the block too. Its own stream needs no note.
+    ///
+    /// # Errors
+    /// [`FreeError::Stale`] for a handle that is not live.
+    pub fn record(&self, handle: Handle, stream: u64) -> Result<(), FreeError> {
+        let mut heap = self.lock();
+        let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
+        heap.record(id, stream);
+        Ok(())
+    }
+
+    /// [`record`](DeviceCache::record) for the block that starts at an address.
+    ///
+    /// # Errors
+    /// [`FreeError::Unknown`] for an address where no live block starts.
+    pub fn record_at(&self, addr: u64, stream: u64) -> Result<(), FreeError> {
+        let mut heap = self.lock();
+        let id = heap.live_at(addr).ok_or(FreeError::Unknown(addr))?;
+        heap.record(id, stream);
+        Ok(())
+    }
+
+    /// The bit that stands for uses by `stream`, for [`free_used`](DeviceCache::free_used). The 64th and further streams
+    /// of a device share one bit.
+    pub fn use_of(&self, stream: u64) -> Uses {
+        Uses(bit(self.lock().streams.slot(stream)))
+    }
+
+    /// Address and size of the live block that starts at `addr`.
+    pub fn find(&self, addr: u64) -> Option<Allocation> {
+        let mut heap = self.lock();
+        let id = heap.live_at(addr)?;
+        let block = &heap.arena[id];
+        let raw = heap.segs[block.seg as usize].raw;
+        Some(Allocation {
+            handle: Handle::new(id, block.generation),
+            addr,
+            size: block.size,
+            segment: raw.token,
+            offset: addr - raw.addr,
+        })
+    }
+
+    /// Every counter.
+    pub fn stats(&self) -> Stats {
+        let heap = self.lock();
+        let mut stats = heap.counters.stats();
+        stats.max_split_size = heap.rules.max_split as i64;
+        if !heap.private_reserved.is_empty() {
+            stats.reserved_bytes_by_private_pools = heap.private_reserved.iter().map(|(id, s)| (*id, *s)).collect();
+        }
+        stats
+    }
+
+    /// Peaks become what is current.
+    pub fn reset_peak_stats(&self) {
+        let mut heap = self.lock();
+        heap.counters.reset_peaks();
+        heap.private_reserved.values_mut().for_each(|s| s.each(super::Stat::reset_peak));
+    }
+
+    /// Sums of what was allocated and freed, and the `num_*` counters, become 0.
+    pub fn reset_accumulated_stats(&self) {
+        let mut heap = self.lock();
+        heap.counters.reset_accumulated();
+        heap.private_reserved.values_mut().for_each(|s| s.each(super::Stat::reset_accumulated));
+    }
+
+    /// Bytes in the hands of users.
+    pub fn allocated(&self) -> u64 {
+        self.lock().counters.allocated_now()
+    }
+
+    /// Bytes taken from the device.
+    pub fn reserved(&self) -> u64 {
+        self.lock().counters.reserved_now()
+    }
+
+    /// Limits reserved memory to floor(`fraction` x total); 1.0 lifts the limit.
+    ///
+    /// # Errors
+    /// A fraction outside [0, 1], NaN included.
+    pub fn set_fraction(&self, fraction: f64) -> Result<(), FractionError> {
+        if !(0.0..=1.0).contains(&fraction) {
+            return Err(FractionError(fraction));
+        }
+        let mut heap = self.lock();
+        heap.limit = fraction_limit(fraction, heap.total);
+        heap.update_collecting();
+        Ok(())
+    }
+
+    /// Limits reserved memory to a number of bytes: a segment is requested if and only if reserved + its size <= cap.
+    /// `None` lifts the limit. It holds beside that of the fraction.
+    pub fn set_budget(&self, cap: Option<u64>) {
+        let mut heap = self.lock();
+        heap.budget = cap;
+        heap.update_collecting();
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Settings {
+        self.lock().settings.clone()
+    }
+
+    /// Puts other settings in force, for all that is allocated from now on. The fraction in them only matters to
+    /// `throw_on_cudamalloc_oom`: the limit in force is that of [`set_fraction`](DeviceCache::set_fraction).
+    pub fn set_settings(&self, settings: Settings) {
+        let mut heap = self.lock();
+        heap.rules = Rules::new(&settings, self.ports.growable.is_some());
+        heap.settings = settings;
+        heap.update_collecting();
+    }
+
+    /// Total and free memory of the device, all processes together.
+    pub fn memory(&self) -> DeviceMemory {
+        self.ports.segments.memory()
+    }
+
+    /// From now on the allocations of `scope` go to a private pool, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// The pool already has a scope, or all of its users have released it.
+    pub fn begin_pool(&self, id: PoolId, scope: Scope) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = match heap.pools.iter().position(|p| p.id == Some(id)) {
+            Some(at) => {
+                if heap.routes.iter().any(|(p, _)| *p as usize == at) {
+                    return Err(PoolError::AlreadyOpen(id));
+                }
+                if heap.pools[at].users == 0 {
+                    return Err(PoolError::NotInUse(id));
+                }
+                heap.pools[at].users += 1;
+                at
+            }
+            None => {
+                let pool = Pool { id: Some(id), users: 1, ..Pool::default() };
+                match heap.pools.iter().position(|p| p.gone) {
+                    Some(at) => {
+                        heap.pools[at] = pool;
+                        at
+                    }
+                    None => {
+                        heap.pools.push(pool);
+                        heap.pools.len() - 1
+                    }
+                }
+            }
+        };
+        heap.routes.push((at as u32, scope));
+        Ok(())
+    }
+
+    /// Ends the scope of a private pool. Its blocks live on, and the pool may be begun again until it is released.
+    ///
+    /// # Errors
+    /// The pool has no scope.
+    pub fn end_pool(&self, id: PoolId) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = heap.pools.iter().position(|p| p.id == Some(id));
+        let route = at.and_then(|at| heap.routes.iter().position(|(p, _)| *p as usize == at));
+        heap.routes.remove(route.ok_or(PoolError::NotOpen(id))?);
+        Ok(())
+    }
+
+    /// One user less (each `begin_pool` made one). Without users, a pool's unused memory goes back at the next trim.
+    ///
+    /// # Errors
+    /// The pool has no users.
+    pub fn release_pool(&self, id: PoolId) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = heap.pools.iter().position(|p| p.id == Some(id) && p.users > 0).ok_or(PoolError::NotInUse(id))?;
+        heap.pools[at].users -= 1;
+        Ok(())
+    }
+
+    /// A capture begins on `stream`: until it ends no use is polled and nothing is given back to the device.
+    pub fn capture_begin(&self, stream: u64) {
+        let mut heap = self.lock();
+        if !heap.captures.contains(&stream) {
+            heap.captures.push(stream);
+        }
+        self.capturing.store(true, Ordering::Release);
+    }
+
+    /// The capture on `stream` has ended, however it did.
+    pub fn capture_end(&self, stream: u64) {
+        let mut heap = self.lock();
+        heap.captures.retain(|&s| s != stream);
+        self.capturing.store(heap.capturing(), Ordering::Release);
+    }
+
+    /// Bytes of bookkeeping, all in all.
+    pub fn footprint(&self) -> usize {
+        let heap = self.lock();
+        heap.arena.footprint()
+            + heap.addresses.footprint()
+            + heap.shelves.iter().map(super::shelf::Shelf::footprint).sum::<usize>()
+            + heap.segs.capacity() * size_of::<super::heap::Seg>()
+            + size_of::<DeviceCache>()
+    }
+
+    /// Gives every segment back to the device, once each, and refuses allocations from then on.
+    /// Returns the blocks that were still in their users' hands, by address: their memory is gone.
+    ///
+    /// # Errors
+    /// The first call to the device that failed; the segments that it refused are forgotten.
+    pub fn close(&self) -> (Vec<Leak>, Result<(), PortError>) {
+        self.shut()
+    }
+}
+
+impl Drop for DeviceCache {
+    /// Closes the cache if nobody did.
+    fn drop(&mut self) {
+        let _ = self.shut();
+    }
+}

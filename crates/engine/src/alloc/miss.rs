@@ -1,0 +1,164 @@
+//! A request that nothing cached fits: collect garbage, ask the device, make room, ask again, give up.
+
+use super::Allocation;
+use super::arena::{Life, NIL};
+use super::cache::{DeviceCache, Guard};
+use super::oom::{AllocError, Cause};
+use super::policy::share;
+use super::ports::PortError;
+
+/// A request, rounded and routed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) size: u64,
+    pub(super) rounded: u64,
+    /// What it would ask the device for.
+    pub(super) segment: u64,
+    pub(super) shelf: u32,
+    pub(super) kind: usize,
+    pub(super) stream: u64,
+    pub(super) indexed: bool,
+}
+
+/// How an attempt to get memory from the device ended.
+pub(super) enum Attempt {
+    /// A block that fits, on no shelf.
+    Got(u32),
+    /// No room, or a limit is in the way.
+    Full,
+    /// `throw_on_cudamalloc_oom`: the request is to fail at once.
+    Rejected,
+    /// The device failed otherwise.
+    Failed(AllocError),
+}
+
+impl DeviceCache {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn miss<'a>(&'a self, mut heap: Guard<'a>, request: &Request) -> Result<Allocation, AllocError> {
+        if heap.closed {
+            return Err(AllocError::Closed { device: self.device });
+        }
+        if !heap.arena.has_room() {
+            return Err(AllocError::TooManyBlocks { device: self.device });
+        }
+        // The pool stays while this thread is in it, with or without the lock.
+        let pool = heap.shelves[request.shelf as usize].pool;
+        heap.pools[pool as usize].visitors += 1;
+        let (mut heap, attempt) = self.make_room(heap, request);
+        heap.pools[pool as usize].visitors -= 1;
+        let cause = match attempt {
+            Attempt::Got(id) => {
+                return Ok(heap.hand_out(id, request.rounded, request.size, request.indexed));
+            }
+            Attempt::Failed(error) => return Err(error),
+            Attempt::Rejected => Cause::Rejected,
+            Attempt::Full => {
+                heap.counters.ooms += 1;
+                heap.limit_in_the_way(request.segment)
+            }
+        };
+        heap.erase_pool_if_empty(pool);
+        let report = heap.out_of_memory(self.device, request, cause);
+        drop(heap);
+        Err(AllocError::OutOfMemory(self.tell_observers(report)))
+    }
+
+    /// The steps of the policy, in order.
+    fn make_room<'a>(&'a self, mut heap: Guard<'a>, request: &Request) -> (Guard<'a>, Attempt) {
+        let mut fault = None;
+        if heap.collecting && !(heap.capturing() && heap.departures.capture_frees_nothing) {
+            heap = self.collect_garbage(heap, &mut fault);
+        }
+        let mut attempt;
+        (heap, attempt) = self.attempt(heap, request, false);
+        if let Attempt::Full = attempt
+            && heap.rules.max_split != u64::MAX
+            && !(heap.capturing() && heap.departures.capture_frees_nothing)
+        {
+            let freed;
+            (heap, freed) = self.release_oversize(heap, request, &mut fault);
+            if freed {
+                (heap, attempt) = self.attempt(heap, request, false);
+            }
+        }
+        if let Attempt::Full = attempt
+            && !heap.capturing()
+        {
+            heap = self.release_unused(heap, &mut fault);
+            (heap, attempt) = self.attempt(heap, request, true);
+        }
+        if let Attempt::Full = attempt
+            && heap.departures.search_before_failing
+        {
+            // Waiting for pending uses may have freed a block that fits, though its segment could not be given back.
+            let id = heap.best_fit(request.shelf, request.rounded);
+            if id != NIL {
+                heap.unshelve(id);
+                attempt = Attempt::Got(id);
+            }
+        }
+        match (attempt, fault) {
+            // The device refused to take something back, which may be why there is no room.
+            (Attempt::Full, Some(fault)) => {
+                let error = AllocError::Port { device: self.device, call: "free", fault };
+                (heap, Attempt::Failed(error))
+            }
+            (attempt, _) => (heap, attempt),
+        }
+    }
+
+    /// Asks the device, unless a limit forbids it.
+    fn attempt<'a>(&'a self, mut heap: Guard<'a>, request: &Request, retry: bool) -> (Guard<'a>, Attempt) {
+        if retry {
+            heap.counters.retries += 1;
+        }
+        // What other threads are about to add counts too, or two of them could pass the limit together.
+        let wanted = heap.counters.reserved_now() + heap.in_flight + request.segment;
+        if heap.cap().is_some_and(|cap| wanted > cap) {
+            return (heap, Attempt::Full);
+        }
+        if heap.settings.throw_on_cudamalloc_oom
+            && wanted > share(heap.settings.per_process_memory_fraction, heap.total)
+        {
+            heap.counters.rejections += 1;
+            return (heap, Attempt::Rejected);
+        }
+        if heap.rules.growable
+            && let Some(growable) = &self.ports.growable
+        {
+            return self.grow(heap, growable.as_ref(), request);
+        }
+        let before = heap.version;
+        heap.in_flight += request.segment;
+        let (mut heap, result) = self.outside(heap, || self.ports.segments.alloc(request.segment));
+        heap.in_flight -= request.segment;
+        match result {
+            Ok(raw) if heap.closed => {
+                let (heap, _) = self.outside(heap, || self.ports.segments.free(raw));
+                (heap, Attempt::Failed(AllocError::Closed { device: self.device }))
+            }
+            Ok(raw) => {
+                let id = heap.take_in(raw, request.shelf, 0, Life::Busy);
+                heap.counters.segment.add(request.kind, 1);
+                heap.reserve(request.shelf, raw.len);
+                if raw.len >= heap.rules.max_split {
+                    heap.counters.oversize_segments.add(1);
+                }
+                (heap, Attempt::Got(id))
+            }
+            Err(PortError::OutOfMemory) => {
+                if heap.version != before {
+                    // Another thread gave something back while this one was asking.
+                    let id = heap.best_fit(request.shelf, request.rounded);
+                    if id != NIL {
+                        heap.unshelve(id);
+                        return (heap, Attempt::Got(id));
+                    }
+                }
+                (heap, Attempt::Full)
+            }
+            Err(fault) => (heap, Attempt::Failed(AllocError::Port { device: self.device, call: "alloc", fault })),
+        }
+    }
+}

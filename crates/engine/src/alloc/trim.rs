@@ -1,0 +1,293 @@
+//! Giving memory back to the device: trims, the out-of-memory sequence, garbage collection, closing.
+
+use super::arena::{GROWABLE, Life, NIL};
+use super::cache::{DeviceCache, Guard, Leak};
+use super::heap::Heap;
+use super::miss::Request;
+use super::policy::share;
+use super::ports::PortError;
+
+/// Keeps the first fault.
+fn note(fault: &mut Option<PortError>, result: Result<(), PortError>) {
+    if let Err(e) = result {
+        fault.get_or_insert(e);
+    }
+}
+
+impl Heap {
+    /// Takes unsplit free blocks off their shelves, for a thread that will give them back.
+    fn detach(&mut self, blocks: &[u32]) {
+        for &id in blocks {
+            self.unshelve(id);
+            self.arena[id].life = Life::Busy;
+        }
+    }
+
+    /// Forgets a segment that the device has taken back.
+    pub(super) fn forget_segment(&mut self, id: u32) {
+        let block = self.arena[id];
+        let kind = block.kind();
+        self.counters.segment.sub(kind, 1);
+        self.unreserve(block.shelf, block.size);
+        if block.size >= self.rules.max_split {
+            self.counters.oversize_segments.sub(1);
+        }
+        self.spare_segs.push(block.seg);
+        self.arena.vacate(id);
+    }
+
+    fn is_whole_segment(&self, id: u32) -> bool {
+        let block = &self.arena[id];
+        !block.is_split() && !block.is(GROWABLE)
+    }
+
+    /// Free blocks that garbage collection gives back, in order.
+    fn garbage(&self) -> Vec<u32> {
+        let Some(cap) = self.cap() else { return Vec::new() };
+        let threshold = share(self.settings.garbage_collection_threshold, cap);
+        let reserved = self.counters.reserved_now();
+        if reserved <= threshold {
+            return Vec::new();
+        }
+        let goal = reserved - threshold;
+        let clock = self.pools[0].halves[1].clock;
+        let mut left: Vec<u32> = self.free_blocks(0, 1).into_iter().filter(|&id| !self.arena[id].is_split()).collect();
+        let age = |id: u32| clock - self.arena[id].requested;
+        let mut total: u64 = left.iter().map(|&id| age(id)).sum();
+        let (mut out, mut freed) = (Vec::new(), 0);
+        while freed < goal && !left.is_empty() {
+            let mean = total as f64 / left.len() as f64;
+            let before = out.len();
+            left.retain(|&id| {
+                let old = age(id) as f64 >= mean && self.is_whole_segment(id);
+                if old {
+                    freed += self.arena[id].size;
+                    total -= age(id);
+                    out.push(id);
+                }
+                !old
+            });
+            if out.len() == before {
+                break;
+            }
+        }
+        out
+    }
+
+    /// Free oversize blocks of the request's shelf that together make room for it, and whether they do.
+    fn oversize(&self, request: &Request) -> (Vec<u32>, bool) {
+        let limit = self.rules.max_split;
+        let want = request.rounded.max(limit);
+        let shelf = &self.shelves[request.shelf as usize];
+        let mut blocks: Vec<u32> = shelf.in_order(&self.arena);
+        blocks.retain(|&id| self.is_whole_segment(id) && self.arena[id].size >= limit);
+        let first = blocks.partition_point(|&id| self.arena[id].size < want);
+        if let Some(&id) = blocks.get(first) {
+            return (vec![id], true);
+        }
+        let (mut out, mut freed) = (Vec::new(), 0);
+        while freed < want
+            && let Some(id) = blocks.pop()
+        {
+            freed += self.arena[id].size;
+            out.push(id);
+        }
+        (out, freed >= want)
+    }
+}
+
+impl DeviceCache {
+    /// Gives unused memory back to the device, after waiting for pending uses. While a capture is under way: nothing.
+    ///
+    /// # Errors
+    /// The first call that failed. What it was about stays cached; everything else has been tried.
+    pub fn empty_cache(&self) -> Result<(), PortError> {
+        self.drain_side();
+        let heap = self.lock();
+        if heap.capturing() {
+            return Ok(());
+        }
+        let mut fault = None;
+        drop(self.release_unused(heap, &mut fault));
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Frees whole segments that are on their shelves, in the given order.
+    fn free_segments<'a>(&'a self, mut heap: Guard<'a>, blocks: &[u32], fault: &mut Option<PortError>) -> Guard<'a> {
+        if blocks.is_empty() {
+            return heap;
+        }
+        heap.detach(blocks);
+        let raws: Vec<_> = blocks.iter().map(|&id| heap.segs[heap.arena[id].seg as usize].raw).collect();
+        let (mut heap, results) =
+            self.outside(heap, || raws.iter().map(|&raw| self.ports.segments.free(raw)).collect::<Vec<_>>());
+        for (&id, result) in blocks.iter().zip(results) {
+            if result.is_ok() {
+                heap.forget_segment(id);
+            } else {
+                heap.reshelve(id);
+            }
+            note(fault, result);
+        }
+        heap
+    }
+
+    /// Waits for all uses, then frees all that is unused of the default pool and of pools without users.
+    pub(super) fn release_unused<'a>(&'a self, mut heap: Guard<'a>, fault: &mut Option<PortError>) -> Guard<'a> {
+        heap.counters.syncs += 1;
+        let waited;
+        (heap, waited) = self.wait_for_uses(heap);
+        note(fault, waited);
+        heap = self.release_half(heap, 0, 1, fault);
+        heap = self.release_half(heap, 0, 0, fault);
+        let mut private: Vec<(u64, u32)> = Vec::new();
+        for (at, pool) in heap.pools.iter().enumerate() {
+            if let Some(id) = pool.id.filter(|_| pool.users == 0) {
+                private.push((id.visit_order(), at as u32));
+            }
+        }
+        private.sort_unstable();
+        for (_, pool) in private {
+            // It may have been erased, or begun anew, while the lock was away.
+            if heap.pools[pool as usize].gone || heap.pools[pool as usize].users > 0 {
+                continue;
+            }
+            heap.pools[pool as usize].visitors += 1;
+            heap = self.release_half(heap, pool, 0, fault);
+            heap = self.release_half(heap, pool, 1, fault);
+            heap.pools[pool as usize].visitors -= 1;
+            heap.erase_pool_if_empty(pool);
+        }
+        heap
+    }
+
+    fn release_half<'a>(
+        &'a self,
+        mut heap: Guard<'a>,
+        pool: u32,
+        kind: usize,
+        fault: &mut Option<PortError>,
+    ) -> Guard<'a> {
+        let (growable, whole): (Vec<u32>, Vec<u32>) = heap
+            .free_blocks(pool, kind)
+            .into_iter()
+            .filter(|&id| heap.arena[id].is(GROWABLE) || !heap.arena[id].is_split())
+            .partition(|&id| heap.arena[id].is(GROWABLE));
+        let growable: Vec<_> = growable.into_iter().map(|id| (id, heap.arena[id].key())).collect();
+        heap = self.free_segments(heap, &whole, fault);
+        for (id, key) in growable {
+            // Still the block that was looked at?
+            let block = &heap.arena[id];
+            if block.life == Life::Free && block.key() == key && block.is(GROWABLE) {
+                heap = self.shrink(heap, id, fault);
+            }
+        }
+        heap
+    }
+
+    pub(super) fn collect_garbage<'a>(&'a self, heap: Guard<'a>, fault: &mut Option<PortError>) -> Guard<'a> {
+        let garbage = heap.garbage();
+        self.free_segments(heap, &garbage, fault)
+    }
+
+    /// Frees oversize blocks for an oversize or failing request; says whether enough was freed to ask again.
+    pub(super) fn release_oversize<'a>(
+        &'a self,
+        heap: Guard<'a>,
+        request: &Request,
+        fault: &mut Option<PortError>,
+    ) -> (Guard<'a>, bool) {
+        let (blocks, enough) = heap.oversize(request);
+        (self.free_segments(heap, &blocks, fault), enough)
+    }
+
+    pub(super) fn shut(&self) -> (Vec<Leak>, Result<(), PortError>) {
+        let heap = self.lock();
+        if heap.closed {
+            return (Vec::new(), Ok(()));
+        }
+        drop(heap);
+        self.drain_side();
+        let mut heap = self.lock();
+        heap.closed = true;
+        heap.captures.clear();
+        self.capturing.store(false, std::sync::atomic::Ordering::Release);
+        let waited;
+        (heap, waited) = self.wait_for_uses(heap);
+        let mut fault = None;
+        note(&mut fault, waited);
+        let mut leaks = heap.leaks();
+        leaks.sort_unstable_by_key(|leak| leak.addr);
+        // Every segment goes, whatever is in it; what a failed mark still holds goes too.
+        let mut heads: Vec<u32> =
+            heap.arena.iter().filter(|(_, b)| b.prev == NIL && b.life != Life::Busy).map(|(id, _)| id).collect();
+        heads.sort_unstable_by_key(|&id| heap.arena[id].addr);
+        let mut calls = Vec::new();
+        for head in heads {
+            let seg = heap.segs[heap.arena[head].seg as usize];
+            let mut mapped = Vec::new();
+            let mut id = head;
+            while id != NIL {
+                let block = heap.arena[id];
+                if block.life != Life::Unmapped {
+                    match mapped.last_mut() {
+                        Some((at, len)) if *at + *len == block.addr => *len += block.size,
+                        _ => mapped.push((block.addr, block.size)),
+                    }
+                }
+                heap.arena.vacate(id);
+                id = block.next;
+            }
+            calls.push((seg, mapped));
+        }
+        drop(heap);
+        for (seg, mapped) in calls {
+            match &self.ports.growable {
+                Some(growable) if seg.unit > 0 => {
+                    for (addr, len) in mapped {
+                        note(&mut fault, growable.unmap(seg.raw, addr - seg.raw.addr, len, seg.unit));
+                    }
+                    note(&mut fault, growable.release(seg.raw));
+                }
+                _ => note(&mut fault, self.ports.segments.free(seg.raw)),
+            }
+        }
+        self.lock().clear();
+        self.attention.store(0, std::sync::atomic::Ordering::Release);
+        (leaks, fault.map_or(Ok(()), Err))
+    }
+}
+
+impl Heap {
+    /// Puts a block back that was taken off its shelf but not changed; its age stays.
+    pub(super) fn reshelve(&mut self, id: u32) {
+        let since = self.arena[id].requested;
+        self.shelve(id);
+        self.arena[id].requested = since;
+    }
+
+    fn leaks(&self) -> Vec<Leak> {
+        let live = self.arena.iter().filter(|(_, b)| b.life == Life::Active);
+        live.map(|(_, b)| {
+            let raw = self.segs[b.seg as usize].raw;
+            Leak {
+                addr: b.addr,
+                segment: raw.token,
+                offset: b.addr - raw.addr,
+                requested: b.requested,
+                size: b.size,
+                stream: self.shelves[b.shelf as usize].stream,
+            }
+        })
+        .collect()
+    }
+
+    /// After closing: nothing is live, cached or reserved.
+    fn clear(&mut self) {
+        let total = self.total;
+        let settings = std::mem::take(&mut self.settings);
+        let departures = self.departures;
+        *self = Heap::new(total, settings, false, departures);
+        self.closed = true;
+    }
+}
