@@ -63,6 +63,8 @@ struct Shared<J> {
     stall: Condvar,
     /// The length of the queue, for who searches.
     queued: AtomicUsize,
+    /// Whether `ensure_thread` has succeeded.
+    ready: AtomicBool,
     closed: AtomicBool,
     run: Box<dyn Fn(J) + Send + Sync>,
     config: CallbackConfig,
@@ -70,8 +72,7 @@ struct Shared<J> {
 
 /// A queue of jobs and the threads that run them. Threads appear with the first job.
 ///
-/// Dropping it lets every thread end after its present job and hands jobs not yet begun to nobody: [`Callbacks::close`]
-/// returns them instead.
+/// Dropping it is [`Callbacks::finish`].
 pub struct Callbacks<J: Send + 'static> {
     shared: Arc<Shared<J>>,
 }
@@ -111,6 +112,7 @@ impl<J: Send + 'static> Callbacks<J> {
                 work: Condvar::new(),
                 stall: Condvar::new(),
                 queued: AtomicUsize::new(0),
+                ready: AtomicBool::new(false),
                 closed: AtomicBool::new(false),
                 run: Box::new(run),
                 config,
@@ -123,21 +125,30 @@ impl<J: Send + 'static> Callbacks<J> {
     /// # Errors
     /// The system's, when it gives no thread and there is none yet.
     pub fn ensure_thread(&self) -> std::io::Result<()> {
-        let mut state = self.shared.lock();
-        if state.roster.threads() > 0 {
+        if self.shared.ready.load(Ordering::Acquire) {
             return Ok(());
         }
-        state.roster.join();
-        drop(state);
-        spawn(&self.shared, work).inspect_err(|_| self.shared.lock().roster.leave())
+        let mut state = self.shared.lock();
+        if state.roster.threads() == 0 {
+            // Under the lock, so that nobody relies on a thread that may not come.
+            spawn(&self.shared, work)?;
+            state.roster.join();
+        }
+        self.shared.ready.store(true, Ordering::Release);
+        Ok(())
     }
 
-    /// Appends a job. Never runs one on this thread. A job returned was refused because of [`Callbacks::close`].
+    /// How many jobs wait to begin.
+    pub fn waiting(&self) -> usize {
+        self.shared.queued.load(Ordering::Acquire)
+    }
+
+    /// Appends a job. Never runs one on this thread. A job returned was refused because of [`Callbacks::finish`].
     ///
     /// Call [`Callbacks::ensure_thread`] once before.
     ///
     /// # Errors
-    /// The job, after `close`.
+    /// The job, after `finish`.
     pub fn push(&self, job: J) -> Result<(), J> {
         let shared = &self.shared;
         let mut state = shared.lock();
@@ -152,23 +163,25 @@ impl<J: Send + 'static> Callbacks<J> {
         Ok(())
     }
 
-    /// Refuses jobs from now on, lets every thread end after its present one, and returns those not begun. Waits for no
-    /// thread, since a job may be blocked for ever.
-    pub fn close(&self) -> Vec<J> {
-        let mut state = self.shared.lock();
+    /// Whether [`Callbacks::ensure_thread`] has succeeded.
+    pub fn has_thread(&self) -> bool {
+        self.shared.ready.load(Ordering::Acquire)
+    }
+
+    /// Refuses jobs from now on and lets the threads end once the queue is empty. Waits for none of them, since a job may
+    /// be blocked for ever.
+    pub fn finish(&self) {
+        let state = self.shared.lock();
         self.shared.closed.store(true, Ordering::Release);
-        let rest = std::mem::take(&mut state.queue);
-        self.shared.queued.store(0, Ordering::Release);
         drop(state);
         self.shared.work.notify_all();
         self.shared.stall.notify_all();
-        rest.into()
     }
 }
 
 impl<J: Send + 'static> Drop for Callbacks<J> {
     fn drop(&mut self) {
-        drop(self.close());
+        self.finish();
     }
 }
 
@@ -225,10 +238,6 @@ fn work<J: Send + 'static>(shared: &Arc<Shared<J>>) {
     let mut state = shared.lock();
     loop {
         // Here this thread counts as searching.
-        if shared.closed() {
-            state.roster.leave();
-            return;
-        }
         if let Some(job) = state.queue.pop_front() {
             shared.queued.store(state.queue.len(), Ordering::Release);
             state.begun += 1;
@@ -246,13 +255,20 @@ fn work<J: Send + 'static>(shared: &Arc<Shared<J>>) {
             }
             continue;
         }
+        if shared.closed() {
+            state.roster.leave();
+            drop(state);
+            // The reserve ends when the queue is empty, as it is now.
+            shared.stall.notify_all();
+            return;
+        }
         state.roster.sleep();
         loop {
-            if shared.closed() {
-                return;
-            }
             if state.roster.called() {
                 break;
+            }
+            if shared.closed() && state.roster.retire() {
+                return;
             }
             if !state.roster.surplus() {
                 state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -272,7 +288,7 @@ fn work<J: Send + 'static>(shared: &Arc<Shared<J>>) {
 fn watch<J: Send + 'static>(shared: &Arc<Shared<J>>) {
     let mut state = shared.lock();
     loop {
-        if shared.closed() {
+        if shared.closed() && state.queue.is_empty() {
             state.reserve = false;
             return;
         }
@@ -286,7 +302,7 @@ fn watch<J: Send + 'static>(shared: &Arc<Shared<J>>) {
         state = again;
         if state.queue.is_empty() {
             state.watch = false;
-        } else if state.begun == begun && !shared.closed() {
+        } else if state.begun == begun {
             drop(state);
             let left_behind = spawn(shared, watch).is_ok();
             state = shared.lock();
@@ -386,18 +402,19 @@ mod tests {
     }
 
     #[test]
-    fn closing_returns_what_has_not_begun_and_refuses_the_rest() {
-        let callbacks: Callbacks<u32> = Callbacks::new(
-            CallbackConfig { base: 1, patience: Duration::from_secs(60), ..CallbackConfig::named("test-call") },
-            |_| thread::sleep(Duration::from_millis(200)),
-        );
-        assert!(callbacks.ensure_thread().is_ok());
-        assert_eq!(callbacks.push(0), Ok(()));
-        while callbacks.shared.lock().begun == 0 {
-            thread::yield_now();
+    fn finishing_runs_the_queue_refuses_the_rest_and_ends_the_threads() {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&ran);
+        let callbacks: Callbacks<u64> = Callbacks::new(CallbackConfig::named("test-call"), move |millis| {
+            thread::sleep(Duration::from_millis(millis));
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(!callbacks.has_thread());
+        assert!(callbacks.ensure_thread().is_ok() && callbacks.has_thread());
+        for millis in [50, 50, 0, 0, 0] {
+            assert_eq!(callbacks.push(millis), Ok(()));
         }
-        assert_eq!([callbacks.push(1), callbacks.push(2)], [Ok(()), Ok(())]);
-        assert_eq!(callbacks.close(), [1, 2]);
+        callbacks.finish();
         assert_eq!(callbacks.push(3), Err(3));
         let shared = Arc::downgrade(&callbacks.shared);
         drop(callbacks);
@@ -406,5 +423,6 @@ mod tests {
             assert!(begin.elapsed() < Duration::from_secs(20), "a thread lives on");
             thread::yield_now();
         }
+        assert_eq!(ran.load(Ordering::Relaxed), 5);
     }
 }

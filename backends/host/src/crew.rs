@@ -1,0 +1,262 @@
+//! The threads of a driver: workers, which run streams and share large operations, and callback threads.
+//!
+//! # Protocol
+//!
+//! - Work is a ready stream or a [`Split`] that still has chunks. Both queues and the roster of workers are under one
+//!   lock; `queued` is a hint for who searches. The protocol of waking is [`Roster`]'s.
+//! - Workers never run functions of the user, which may block: those go to the callback threads. So blocked functions
+//!   never stop copies.
+//! - Threads appear with the first work and end when the crew is closed. `closed` is set before the queues are emptied,
+//!   under the lock: a stream listed later is refused, and who listed it cancels it.
+
+use crate::op::Class;
+use crate::ready::Ready;
+use crate::split::Split;
+use crate::stream::{Runner, Stream};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Guard, Mutex, Ordering, spin};
+use anyaccel_hal::{Fault, FaultKind};
+use anyaccel_kit::{Call, CallbackConfig, Callbacks, Roster};
+use std::fmt;
+use std::sync::Arc;
+
+struct Pool {
+    ready: Ready<Arc<Stream>>,
+    splits: Vec<Arc<Split>>,
+    roster: Roster,
+}
+
+impl Pool {
+    fn queued(&self) -> usize {
+        self.ready.len() + self.splits.len()
+    }
+}
+
+/// What a worker found.
+enum Work {
+    Stream(Arc<Stream>),
+    Split(Arc<Split>),
+}
+
+/// The threads of a driver.
+pub(crate) struct Crew {
+    pool: Mutex<Pool>,
+    work: Condvar,
+    queued: AtomicUsize,
+    closed: AtomicBool,
+    workers: usize,
+    callbacks: Callbacks<Arc<Stream>>,
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew").field("workers", &self.workers).finish_non_exhaustive()
+    }
+}
+
+impl Crew {
+    /// A crew of at most that many workers. Starts no thread.
+    pub(crate) fn new(workers: usize, levels: usize) -> Self {
+        let workers = workers.max(1);
+        let run = |stream: Arc<Stream>| match stream.crew().closed() {
+            false => stream.run_listed(Runner::Callback),
+            true => stream.cancel(),
+        };
+        Self {
+            pool: Mutex::new(Pool { ready: Ready::new(levels), splits: Vec::new(), roster: Roster::new(workers) }),
+            work: Condvar::new(),
+            queued: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            workers,
+            callbacks: Callbacks::new(CallbackConfig::named("anyaccel-call"), run),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// How many workers there may be.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Whether a runner that had its turn should let others go first.
+    pub(crate) fn others_wait(&self, runner: Runner) -> bool {
+        match runner {
+            Runner::Callback => self.callbacks.waiting() > 0,
+            Runner::Worker | Runner::Waiter { .. } => self.queued.load(Ordering::Relaxed) > 0,
+        }
+    }
+
+    /// Lists a ready stream; false if the crew is closed.
+    #[must_use]
+    pub(crate) fn list(self: &Arc<Self>, stream: &Arc<Stream>, class: Class) -> bool {
+        if class == Class::Call {
+            return self.callbacks.push(Arc::clone(stream)).is_ok();
+        }
+        let mut pool = self.pool.lock();
+        if self.closed() {
+            return false;
+        }
+        pool.ready.push(stream.level(), Arc::clone(stream));
+        self.queued.store(pool.queued(), Ordering::Release);
+        let call = pool.roster.call();
+        drop(pool);
+        self.answer(call);
+        true
+    }
+
+    /// Runs `body(at, len)` over `0..len` in chunks, together with workers that have nothing else to do. Returns when
+    /// all of it is done.
+    pub(crate) fn share(self: &Arc<Self>, len: usize, chunk: usize, body: &(dyn Fn(usize, usize) + Sync)) {
+        if self.workers == 1 || len < chunk.saturating_mul(2) {
+            if len > 0 {
+                body(0, len);
+            }
+            return;
+        }
+        // SAFETY: `finish` below returns only after the last call of the body.
+        let split = Arc::new(unsafe { Split::new(len, chunk, body) });
+        let mut pool = self.pool.lock();
+        pool.splits.push(Arc::clone(&split));
+        self.queued.store(pool.queued(), Ordering::Release);
+        let call = pool.roster.call();
+        drop(pool);
+        self.answer(call);
+        split.join();
+        let mut pool = self.pool.lock();
+        pool.splits.retain(|other| !Arc::ptr_eq(other, &split));
+        self.queued.store(pool.queued(), Ordering::Release);
+        drop(pool);
+        split.finish();
+    }
+
+    fn answer(self: &Arc<Self>, call: Call) {
+        match call {
+            Call::Nobody | Call::AllBusy => {}
+            Call::Wake => self.work.notify_one(),
+            Call::Spawn => {
+                if self.spawn().is_err() {
+                    // The present workers go on alone; `ensure_worker` made sure that there is one.
+                    self.pool.lock().roster.leave();
+                }
+            }
+        }
+    }
+
+    fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
+        let crew = Arc::clone(self);
+        std::thread::Builder::new().name("anyaccel-host".to_owned()).spawn(move || crew.work()).map(drop)
+    }
+
+    /// Makes sure that there is a worker, so that submitting can't fail.
+    pub(crate) fn ensure_worker(self: &Arc<Self>) -> Result<(), Fault> {
+        let mut pool = self.pool.lock();
+        if pool.roster.threads() > 0 {
+            return Ok(());
+        }
+        // Under the lock, so that nobody relies on a thread that may not come.
+        self.spawn().map_err(|error| no_thread("create_stream", &error))?;
+        pool.roster.join();
+        Ok(())
+    }
+
+    /// The same for functions of the user.
+    pub(crate) fn ensure_callback_thread(&self) -> Result<(), Fault> {
+        self.callbacks.ensure_thread().map_err(|error| no_thread("host_call", &error))
+    }
+
+    /// A worker's life. It begins as searching.
+    pub(crate) fn work(self: &Arc<Self>) {
+        while let Some(work) = self.find() {
+            match work {
+                Work::Stream(stream) => stream.run_listed(Runner::Worker),
+                Work::Split(split) => split.join(),
+            }
+            self.pool.lock().roster.done();
+        }
+    }
+
+    /// The next work for a searching thread, `None` if the crew is closed. Sleeps if there is none.
+    fn find(self: &Arc<Self>) -> Option<Work> {
+        let mut pool = self.pool.lock();
+        let mut looked = false;
+        loop {
+            if self.closed() {
+                pool.roster.leave();
+                return None;
+            }
+            if let Some(work) = self.take(&mut pool) {
+                pool.roster.found();
+                let call = if pool.queued() > 0 { pool.roster.call() } else { Call::Nobody };
+                drop(pool);
+                self.answer(call);
+                return Some(work);
+            }
+            if !looked && pool.roster.one_searches() {
+                looked = true;
+                drop(pool);
+                spin(|| self.queued.load(Ordering::Acquire) > 0 || self.closed());
+                pool = self.pool.lock();
+                continue;
+            }
+            pool.roster.sleep();
+            pool = self.sleep(pool)?;
+        }
+    }
+
+    fn take(&self, pool: &mut Pool) -> Option<Work> {
+        let work = match pool.ready.pop() {
+            Some(stream) => Some(Work::Stream(stream)),
+            None => {
+                pool.splits.retain(|split| split.has_more());
+                pool.splits.first().map(|split| Work::Split(Arc::clone(split)))
+            }
+        };
+        self.queued.store(pool.queued(), Ordering::Release);
+        work
+    }
+
+    /// Sleeps until called; `None` if the crew is closed.
+    fn sleep<'a>(&'a self, mut pool: Guard<'a, Pool>) -> Option<Guard<'a, Pool>> {
+        loop {
+            if self.closed() {
+                return None;
+            }
+            if pool.roster.called() {
+                return Some(pool);
+            }
+            pool = self.work.wait(pool, None);
+        }
+    }
+
+    /// Ends the threads and drops the work of these streams, all there are (H25). Waits for nothing: a thread that runs
+    /// an operation ends after it and drops the rest of that stream itself. Functions of the user that had not begun
+    /// are cancelled on callback threads, where they may block.
+    pub(crate) fn close(&self, streams: Vec<Arc<Stream>>) {
+        let mut pool = self.pool.lock();
+        self.closed.store(true, Ordering::SeqCst);
+        let ready = pool.ready.take_all();
+        drop(pool);
+        self.work.notify_all();
+        drop(ready);
+        for stream in streams {
+            if stream.at_rest() {
+                continue;
+            }
+            if !self.callbacks.has_thread() {
+                // So there is no function of the user among the work.
+                stream.cancel();
+            } else if let Err(stream) = self.callbacks.push(stream) {
+                stream.cancel();
+            }
+        }
+        self.callbacks.finish();
+    }
+}
+
+fn no_thread(api: &'static str, error: &std::io::Error) -> Fault {
+    let code = error.raw_os_error().unwrap_or(0);
+    Fault::new(FaultKind::OutOfMemory, api).code(code.into()).note("no thread to be had")
+}

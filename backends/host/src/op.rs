@@ -1,0 +1,168 @@
+//! Operations as a stream holds them: addresses instead of handles, inline but for code of the user.
+//!
+//! Addresses are resolved when an operation is enqueued. H4 keeps device memory until the operation has ended and H5
+//! keeps host memory, so they are good at its turn.
+
+use crate::crew::Crew;
+use crate::gate::GateState;
+use crate::kernel::UserLaunch;
+use crate::stamp::StampCell;
+use crate::stream::Stream;
+use anyaccel_hal::{DType, HostFn, Written};
+use anyaccel_kernels::{convert, fill_pattern, histogram, noop};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Up to this many bytes a host thread that waits does the work itself: less than a wake-up costs.
+const SMALL: usize = 64 << 10;
+
+/// One operation of a stream.
+pub(crate) enum Op {
+    Copy { dst: *mut u8, src: *const u8, len: usize },
+    Fill { dst: *mut u8, pattern: fill_pattern::Pattern, len: usize },
+    Write { dst: *mut u8, bytes: Written },
+    Convert { dst: *mut u8, to: DType, src: *const u8, from: DType, count: usize },
+    Histogram { counts: *mut u64, src: *const u8, len: usize },
+    Noop,
+    Launch(Box<UserLaunch>),
+    Call(HostFn),
+    Mark(u64),
+    Stamp(Arc<StampCell>),
+    Wait { of: Arc<Stream>, mark: u64 },
+    Gate(Arc<GateState>),
+}
+
+// SAFETY: the addresses may be used from any thread at the operation's turn by H4 and H5; everything else is Send.
+unsafe impl Send for Op {}
+
+/// Which threads may run an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Any, also one that waits for the stream.
+    Small,
+    /// Workers: it takes long, or is a kernel of the user.
+    Work,
+    /// Callback threads: it is a function of the user and may block.
+    Call,
+}
+
+impl Op {
+    /// The class.
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Self::Call(_) => Class::Call,
+            Self::Launch(_) => Class::Work,
+            other if other.bytes() > SMALL => Class::Work,
+            _ => Class::Small,
+        }
+    }
+
+    /// About how much memory it goes through, for fairness between streams.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Copy { len, .. } | Self::Fill { len, .. } | Self::Histogram { len, .. } => *len,
+            Self::Convert { count, from, to, .. } => count.saturating_mul(from.size().max(to.size())),
+            Self::Launch(_) => SMALL,
+            _ => 0,
+        }
+    }
+
+    /// Does the work of an operation that only touches memory. Large ones are shared with idle workers.
+    ///
+    /// # Safety
+    /// It is the operation's turn, so H4, H5 and H15 allow the accesses.
+    pub(crate) unsafe fn work(&self, crew: &Arc<Crew>) {
+        match *self {
+            Self::Copy { dst, src, len } => {
+                if dst.cast_const() == src {
+                    return;
+                }
+                let (dst, src) = (Address(dst), Address(src.cast_mut()));
+                crew.share(len, COPY_CHUNK, &|at, len| {
+                    // SAFETY: at + len is within the copy's length; ends that differ don't overlap (Device::copy).
+                    unsafe { std::ptr::copy(src.at(at), dst.at(at), len) };
+                });
+            }
+            Self::Fill { dst, pattern, len } => {
+                let dst = Address(dst);
+                crew.share(len, FILL_CHUNK, &|at, len| {
+                    // SAFETY: at + len is within the fill's length, and chunks don't overlap. A chunk begins at a
+                    // multiple of 16 bytes, where the pattern begins anew.
+                    fill_pattern::fill(unsafe { dst.slice_mut(at, len) }, pattern);
+                });
+            }
+            Self::Write { dst, ref bytes } => {
+                let bytes = bytes.bytes();
+                // SAFETY: the place holds the bytes (H4).
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
+            }
+            Self::Convert { dst, to, src, from, count } => {
+                let (dst, src) = (Address(dst), Address(src.cast_mut()));
+                crew.share(count, CONVERT_CHUNK, &|at, count| {
+                    // SAFETY: at + count elements are within both places (H15), which don't overlap.
+                    let (dst, src) = unsafe {
+                        (
+                            dst.slice_mut(at * to.size(), count * to.size()),
+                            src.slice(at * from.size(), count * from.size()),
+                        )
+                    };
+                    let converted = convert::convert(to, dst, from, src);
+                    debug_assert_eq!(converted, Ok(()), "lengths were made from the count");
+                });
+            }
+            Self::Histogram { counts, src, len } => {
+                // SAFETY: 2048 aligned bytes (checked at the launch) that nobody else uses at this turn but atomically.
+                let counts = unsafe { &*counts.cast::<[AtomicU64; 256]>() };
+                let src = Address(src.cast_mut());
+                crew.share(len, HISTOGRAM_CHUNK, &|at, len| {
+                    // SAFETY: at + len is within the data's length (H15).
+                    histogram::count_shared(unsafe { src.slice(at, len) }, counts);
+                });
+            }
+            Self::Noop => noop::noop(),
+            // SAFETY: it is the launch's turn.
+            Self::Launch(ref launch) => unsafe { launch.run(crew) },
+            Self::Call(_) | Self::Mark(_) | Self::Stamp(_) | Self::Wait { .. } | Self::Gate(_) => {}
+        }
+    }
+}
+
+/// Chunks large enough that sharing them costs nothing, in bytes or elements.
+const COPY_CHUNK: usize = 4 << 20;
+const FILL_CHUNK: usize = 4 << 20;
+const CONVERT_CHUNK: usize = 256 << 10;
+const HISTOGRAM_CHUNK: usize = 512 << 10;
+
+/// Memory that chunks of one operation go through on several threads.
+#[derive(Clone, Copy)]
+struct Address(*mut u8);
+
+// SAFETY: each chunk touches its own part (or only reads), see the accesses above.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+impl Address {
+    /// # Safety
+    /// `at` is inside the memory.
+    unsafe fn at(self, at: usize) -> *mut u8 {
+        // SAFETY: the promise of this function's caller.
+        unsafe { self.0.add(at) }
+    }
+
+    /// # Safety
+    /// The bytes are inside the memory and nobody writes them meanwhile.
+    unsafe fn slice<'a>(self, at: usize, len: usize) -> &'a [u8] {
+        // SAFETY: the promise of this function's caller.
+        unsafe { std::slice::from_raw_parts(self.0.add(at), len) }
+    }
+
+    /// # Safety
+    /// The bytes are inside the memory and nobody else uses them meanwhile.
+    unsafe fn slice_mut<'a>(self, at: usize, len: usize) -> &'a mut [u8] {
+        // SAFETY: the promise of this function's caller.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(at), len) }
+    }
+}
+
+const _: () = assert!(size_of::<Op>() <= 80, "operations stay small");
