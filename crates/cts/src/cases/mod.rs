@@ -1,0 +1,44 @@
+//! The table of cases, a file for each subject.
+
+mod builtins;
+mod capabilities;
+mod copy;
+mod discovery;
+mod failure;
+mod host_fn;
+mod kernels;
+mod life;
+mod marks;
+mod memory;
+mod order;
+mod programs;
+mod progress;
+mod threads;
+mod time;
+mod wait_host;
+
+use crate::case::Case;
+
+const TABLE: &[&[Case]] = &[
+    discovery::CASES,
+    memory::CASES,
+    copy::CASES,
+    order::CASES,
+    marks::CASES,
+    wait_host::CASES,
+    host_fn::CASES,
+    progress::CASES,
+    programs::CASES,
+    kernels::CASES,
+    builtins::CASES,
+    time::CASES,
+    threads::CASES,
+    capabilities::CASES,
+    failure::CASES,
+    life::CASES,
+];
+
+/// Every case, in the order in which they are run.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    TABLE.iter().flat_map(|cases| cases.iter())
+}

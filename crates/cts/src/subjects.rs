@@ -1,0 +1,53 @@
+//! The backends of this repository, as subjects.
+
+use crate::subject::{Made, Subject};
+use anyaccel_hal::Kind;
+use anyaccel_host::HostConfig;
+use anyaccel_sim::{Execution, Interleaving, SimConfig};
+use std::sync::Arc;
+
+/// Every backend of this repository that this machine could have, by the name of its kind.
+pub fn all() -> Vec<Subject> {
+    vec![host(), sim()]
+}
+
+/// The host device: this machine's memory and cores.
+pub fn host() -> Subject {
+    Subject::new(Kind::HOST, |ask| {
+        let config = HostConfig::new().devices(ask.devices).memory(ask.memory);
+        Ok(Made::new(anyaccel_host::driver_with(config)))
+    })
+}
+
+/// The simulated device with threads of its own: every rule to the letter. Streams are interleaved at random from the
+/// seed.
+pub fn sim() -> Subject {
+    without_wall_clock(simulated(Execution::Background))
+}
+
+/// The simulated device without threads, whose work runs on the thread that looks.
+pub fn sim_on_look() -> Subject {
+    const LOOK: &str = "work runs on the thread that looks, so nothing goes on while nobody does";
+    without_wall_clock(simulated(Execution::OnLook).named("sim, on look")).never("progress.*", LOOK)
+}
+
+fn without_wall_clock(subject: Subject) -> Subject {
+    const VIRTUAL: &str = "its clock is virtual: what the host sees of time it does not";
+    subject.never("time.at-its-turn", VIRTUAL).never("time.within-the-hosts-time", VIRTUAL)
+}
+
+fn simulated(execution: Execution) -> Subject {
+    Subject::new(Kind::SIM, move |ask| {
+        let memories = (0..ask.devices).map(|_| ask.memory);
+        let sim = SimConfig::new()
+            .memories(memories)
+            .interleaving(Interleaving::Seeded(ask.seed))
+            .execution(execution)
+            .build();
+        let (losing, failing, complaining) = (sim.clone(), sim.clone(), sim.clone());
+        let made = Made::new(Arc::new(sim.driver()))
+            .loses(move |ordinal| losing.lose_device(ordinal))
+            .fails_work(move |stream, fault| failing.fail_work(stream, fault));
+        Ok(made.complains(move || complaining.violations().iter().map(ToString::to_string).collect()))
+    })
+}
