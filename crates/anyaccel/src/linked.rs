@@ -22,8 +22,14 @@ const BUILT_IN: &[Linked] = &[
     #[cfg(feature = "host")]
     Linked { kind: Kind::HOST, construct: anyaccel_host::driver },
     #[cfg(feature = "sim")]
-    Linked { kind: Kind::SIM, construct: anyaccel_sim::driver },
+    Linked { kind: Kind::SIM, construct: simulated },
 ];
+
+/// A simulated device whose work runs on threads, as on any other device.
+#[cfg(feature = "sim")]
+fn simulated() -> Arc<dyn Driver> {
+    Arc::new(anyaccel_sim::SimConfig::new().execution(anyaccel_sim::Execution::Background).build().driver())
+}
 
 /// A registered backend, leaked: a forked child reads the list without any lock.
 struct Registered {

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceArg;
 use crate::error::{Error, Result};
+use crate::port::convertible;
 use crate::runtime::Runtime;
 use anyaccel_hal::{DTypeSet, DeviceInfo};
 
@@ -23,13 +24,14 @@ impl Runtime {
     }
 
     fn properties(&self, call: &'static str, device: DeviceArg<'_>) -> Result<DeviceInfo> {
-        if self.core.started().is_none()
-            && self.core.current()
-            && let Some(info) = self.described(call, device)?
-        {
-            return Ok(info);
-        }
-        Ok(self.port(call, device)?.info().clone())
+        let described =
+            if self.core.started().is_none() && self.core.current() { self.described(call, device)? } else { None };
+        let mut info = match described {
+            Some(info) => info,
+            None => self.port(call, device)?.info().clone(),
+        };
+        info.dtypes = convertible(info.dtypes);
+        Ok(info)
     }
 
     /// What the probe knows of a device while nothing has started.

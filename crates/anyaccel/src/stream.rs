@@ -8,7 +8,7 @@ use crate::lane::LaneRef;
 use crate::local;
 use crate::port::Port;
 use crate::runtime::Runtime;
-use anyaccel_hal::{HostFn, HostStatus, Kind, Until, WaitMode};
+use anyaccel_hal::{HostFn, HostStatus, Kind, StreamId, Until, WaitMode};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -248,6 +248,11 @@ impl Stream {
     /// [`Error::StaleHandle`].
     pub fn native_handle(&self) -> Result<u64> {
         Ok(self.port("Stream.native_handle")?.native_stream(&self.lane))
+    }
+
+    /// The driver's own name for the native queue, as a simulation's controls take it.
+    pub fn driver_id(&self) -> StreamId {
+        self.lane.raw
     }
 
     /// Whether work on the two streams goes through one native queue: true for the 1st and the 33rd of a pool.

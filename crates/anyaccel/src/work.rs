@@ -257,7 +257,7 @@ impl Stream {
         dst.buffer().on(self)?;
         src.buffer().on(self)?;
         for dtype in [to, from] {
-            if !port.info().dtypes.contains(dtype) {
+            if !port.dtypes().contains(dtype) {
                 return Err(Error::DTypeUnsupported { dtype, device: port.device });
             }
         }

@@ -17,9 +17,14 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fork::{self, Fenced};
 use crate::lane::Lanes;
-use anyaccel_hal::{self as hal, DeviceInfo, Fault, Kernel, StreamId};
+use anyaccel_hal::{self as hal, DTypeSet, DeviceInfo, Fault, Kernel, StreamId};
 use retired::Retired;
 use std::sync::Arc;
+
+/// What a device without a conversion of its own can convert: all, on the host.
+pub(crate) fn convertible(native: DTypeSet) -> DTypeSet {
+    if native.is_empty() { DTypeSet::ALL } else { native }
+}
 
 /// An open device of a runtime.
 pub(crate) struct Port {
@@ -38,6 +43,11 @@ impl Port {
 
     pub(crate) fn info(&self) -> &DeviceInfo {
         self.hal.info()
+    }
+
+    /// The element types that can be converted on this device, natively or on the host.
+    pub(crate) fn dtypes(&self) -> DTypeSet {
+        convertible(self.info().dtypes)
     }
 
     /// A backend's fault as an error of this device.

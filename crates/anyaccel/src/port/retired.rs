@@ -107,7 +107,7 @@ impl Port {
                     .filter_map(|lane| Some((lane.raw, self.raw_mark(lane.raw)?)))
                     .collect();
                 rest.extend(state.fading.iter().filter(|f| used(f.use_bit)).map(|f| (f.raw, f.last)));
-                Self::queue(&mut state.queues, &mut free, Item { what, rest });
+                self.queue(&mut state.queues, &mut free, Item { what, rest });
             }
             let waiting: Vec<StreamId> = state.queues.keys().copied().collect();
             for raw in waiting {
@@ -116,7 +116,7 @@ impl Port {
                     if queue.front().is_some_and(|&(mark, _)| mark <= completed) { queue.pop_front() } else { None }
                 }) {
                     debug_assert!(mark <= completed);
-                    Self::queue(&mut state.queues, &mut free, item);
+                    self.queue(&mut state.queues, &mut free, item);
                 }
                 if state.queues.get(&raw).is_some_and(VecDeque::is_empty) {
                     state.queues.remove(&raw);
@@ -140,16 +140,18 @@ impl Port {
         }
     }
 
-    fn queue(queues: &mut HashMap<StreamId, VecDeque<(u64, Item)>>, free: &mut Vec<What>, mut item: Item) {
-        match item.rest.pop() {
-            Some((raw, mark)) => {
+    /// Puts an item into the queue of a lane that is not done with it, or among those to free.
+    fn queue(&self, queues: &mut HashMap<StreamId, VecDeque<(u64, Item)>>, free: &mut Vec<What>, mut item: Item) {
+        while let Some((raw, mark)) = item.rest.pop() {
+            if self.raw_completed(raw) < mark {
                 let queue = queues.entry(raw).or_default();
                 // Things that come from another lane's queue carry older marks: the front must stay the oldest.
                 let place = queue.iter().rposition(|&(other, _)| other <= mark).map_or(0, |at| at + 1);
                 queue.insert(place, (mark, item));
+                return;
             }
-            None => free.push(item.what),
         }
+        free.push(item.what);
     }
 
     fn raw_mark(&self, raw: StreamId) -> Option<u64> {
