@@ -28,7 +28,14 @@ pub fn sim() -> Subject {
 /// The simulated device without threads, whose work runs on the thread that looks.
 pub fn sim_on_look() -> Subject {
     const LOOK: &str = "work runs on the thread that looks, so nothing goes on while nobody does";
-    without_wall_clock(simulated(Execution::OnLook).named("sim, on look")).never("progress.*", LOOK)
+    const INLINE: &str = "functions of users run on the thread that waits, so one that blocks blocks the case";
+    without_wall_clock(simulated(Execution::OnLook).named("sim, on look"))
+        .never("progress.*", LOOK)
+        .never("order.across-streams/host-fn", INLINE)
+        .never("host_fn.holds-up-its-stream", INLINE)
+        .never("host_fn.blocked-ones-wait-for-each-other", INLINE)
+        .never("host_fn.no-lock-held", INLINE)
+        .never("life.dropped-inside-a-host-function", INLINE)
 }
 
 fn without_wall_clock(subject: Subject) -> Subject {

@@ -94,10 +94,18 @@ fn big(env: &Env) -> Outcome {
 fn two_host_ends(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let stream = lab.stream()?;
-    let (dst, src) = (lab.host(&[1; 16])?, lab.host(&[2; 16])?);
-    refused("H19", "a copy between two host ends", lab.copy_on_host(stream, dst, src), FaultKind::Invalid)?;
-    lab.finish(stream)?;
-    same_bytes("H19", "the source of a refused copy", &src.look(), &[2; 16])
+    let pinned = (lab.host(&[1; 16])?, lab.host(&[2; 16])?);
+    let plain = (lab.plain(&[1; 16]), lab.plain(&[2; 16]));
+    for (what, dst, src) in [
+        ("a copy between two places of host memory", plain.0, plain.1),
+        ("a copy between two places of pinned memory", pinned.0, pinned.1),
+        ("a copy between two kinds of host memory", pinned.0, plain.1),
+    ] {
+        refused("H19", what, lab.copy_on_host(stream, dst, src), FaultKind::Invalid)?;
+        lab.finish(stream)?;
+        same_bytes("H19", "the source of a refused copy", &src.look(), &[2; 16])?;
+    }
+    Ok(())
 }
 
 /// Host memory that nobody has announced.

@@ -25,7 +25,7 @@ fn refused_calls_leave_no_trace(env: &Env) -> Outcome {
     let stream = lab.stream()?;
     let region = lab.memory(128)?;
     lab.fill(stream, region, 1)?;
-    let (one, two) = (lab.host(&[1; 8])?, lab.host(&[2; 8])?);
+    let (one, two) = (lab.plain(&[1; 8]), lab.plain(&[2; 8]));
     let hold = lab.hold(stream)?;
     let mut last = lab.mark(stream)?;
     for round in 0..20_u8 {

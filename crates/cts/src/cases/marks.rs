@@ -57,7 +57,8 @@ fn rise_across_threads(env: &Env) -> Outcome {
     all.dedup();
     same("H7", "different marks given to 4 threads", all.len(), 800)?;
     lab.finish(stream)?;
-    same("H9", "completed in the end", lab.completed(stream)?, all[799])
+    let ended = lab.completed(stream)?;
+    expect("H9", ended >= all[799], "completed to reach the last mark", format!("{ended} of {}", all[799]))
 }
 
 fn none_before_the_first(env: &Env) -> Outcome {
@@ -143,7 +144,9 @@ fn reached_in_the_end(env: &Env) -> Outcome {
     }
     let last = lab.mark(stream)?;
     lab.finish(stream)?;
-    same("H9", "completed when all has ended", lab.completed(stream)?, last)
+    // A wait may have made a mark of its own.
+    let ended = lab.completed(stream)?;
+    expect("H9", ended >= last, "completed to reach the last mark", format!("{ended} of {last}"))
 }
 
 fn never_fall(env: &Env) -> Outcome {

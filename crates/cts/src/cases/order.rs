@@ -63,6 +63,7 @@ fn within_stream_held(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let stream = lab.stream()?;
     let region = lab.memory(64)?;
+    lab.fill(stream, region, 0)?;
     let hold = lab.hold(stream)?;
     for round in 0..200_u8 {
         lab.write(stream, region.part(u64::from(round % 60), 4), &[round; 4])?;
