@@ -19,12 +19,12 @@ const fn unproven(number: u8, text: &'static str, reason: &'static str) -> Rule 
 }
 
 /// Every rule, in order.
-pub(crate) const RULES: [Rule; 32] = [
+pub(crate) const RULES: [Rule; 33] = [
     rule(1, "handles passed are live"),
     rule(2, "handles are unique for good"),
     rule(3, "memory is backed, aligned and apart"),
     rule(4, "work stays inside memory that is not freed"),
-    rule(5, "host memory is accessed in stream order"),
+    rule(5, "host memory is accessed in stream order; enqueueing does not wait"),
     rule(6, "the operations of a stream take effect in order"),
     rule(7, "marks rise, and end behind their work"),
     rule(8, "a stream waits for a mark of another"),
@@ -52,4 +52,5 @@ pub(crate) const RULES: [Rule; 32] = [
     rule(30, "gates"),
     unproven(31, "graphs", "no backend has native graphs yet; their cases come with them"),
     rule(32, "kernels, telemetry and native events do as they say"),
+    rule(33, "failed work has ended, and is told once"),
 ];

@@ -44,6 +44,11 @@ impl Made {
         Self { driver, lose: None, fail_work: None, complaints: None }
     }
 
+    /// The driver.
+    pub fn driver(&self) -> Arc<dyn Driver> {
+        self.driver.clone()
+    }
+
     /// How to lose the device of an ordinal on demand.
     #[must_use]
     pub fn loses(mut self, lose: impl Fn(u32) + Send + Sync + 'static) -> Self {

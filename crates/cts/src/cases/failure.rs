@@ -12,6 +12,8 @@ const LOSE: &[Capability] = &[Capability::LoseDevice];
 
 pub(super) const CASES: &[Case] = &[
     Case::hal("failure.refused-calls-leave-no-trace", &[19], refused_calls_leave_no_trace),
+    Case::hal("failure.failed-work-is-told-once", &[33], failed_work_is_told_once).needs(&[Capability::FailWork]),
+    Case::hal("failure.failed-work-lets-go", &[13, 33], failed_work_lets_go).needs(&[Capability::FailWork]),
     Case::hal("failure.lost-for-good", &[20], lost_for_good).needs(LOSE),
     Case::hal("failure.lost-ends-marks-and-waits", &[20], lost_ends_marks_and_waits).needs(LOSE),
     Case::hal("failure.lost-cancels-functions", &[13, 20], lost_cancels_functions).needs(LOSE),
@@ -41,6 +43,62 @@ fn refused_calls_leave_no_trace(env: &Env) -> Outcome {
     lab.reach(stream, Until::Mark(last))?;
     same_bytes("H19", "the source of refused copies", &two.look(), &[2; 8])?;
     same_bytes("H19", "memory behind refused writes", &lab.read(stream, region.from(65))?, &[1; 63])
+}
+
+/// A lab, and how to make the next operation of a stream fail.
+fn failing(env: &Env) -> Outcome<(Lab, impl Fn(Stream))> {
+    let made = env.make()?;
+    let Some(fail) = made.fail_work else { return skip("no way to make work fail on demand") };
+    let lab = Lab::open(made.driver, env.devices, env.patience)?;
+    Ok((lab, move |stream: Stream| fail(stream.id, Fault::new(FaultKind::Driver, "the suite").code(77))))
+}
+
+fn failed_work_is_told_once(env: &Env) -> Outcome {
+    let (lab, fail) = failing(env)?;
+    let (stream, other) = (lab.stream()?, lab.stream()?);
+    let region = lab.memory(64)?;
+    lab.fill(stream, region, 1)?;
+    lab.finish(stream)?;
+    fail(stream);
+    lab.fill(stream, region, 2)?;
+    let mark = lab.mark(stream)?;
+    let wait = |stream| lab.wait_host(stream, Until::Now, Some(Instant::now() + lab.patience), WaitMode::Auto);
+    match wait(stream) {
+        Err(fault) => same("H33", "the code of the failed work's fault", fault.code, 77)?,
+        Ok(waited) => return fail_told("the next wait to return the fault", &format!("{waited:?}")),
+    }
+    expect("H33", lab.completed(stream)? >= mark, "the mark after failed work to have ended", "it has not")?;
+    for waiting in [stream, other] {
+        match wait(waiting) {
+            Ok(waited) => same("H33", "the end of a later wait", waited, Waited::Ended)?,
+            Err(fault) => return fail_told("the fault to be told once, on its own stream", &fault.to_string()),
+        }
+    }
+    lab.fill(stream, region, 3)?;
+    same_bytes("H33", "work after failed work", &lab.read(stream, region)?, &[3; 64])
+}
+
+fn fail_told(expected: &str, seen: &str) -> Outcome {
+    fail("H33", expected, seen)
+}
+
+/// Whoever waits behind failed work is let go, and its host functions end.
+fn failed_work_lets_go(env: &Env) -> Outcome {
+    let (lab, fail) = failing(env)?;
+    let (stream, other) = (lab.stream()?, lab.stream()?);
+    let region = lab.memory(64)?;
+    let hold = lab.hold(stream)?;
+    let (fate, function) = Fate::function();
+    lab.fill(stream, region, 2)?;
+    lab.call(stream, function)?;
+    let mark = lab.mark(stream)?;
+    lab.wait(other, stream, mark)?;
+    let behind = lab.mark(other)?;
+    fail(stream);
+    hold.release()?;
+    lab.reach(other, Until::Mark(behind))?;
+    lab.eventually("H13", "a function behind failed work to be called and dropped", || fate.drops() > 0)?;
+    same("H13", "its calls", fate.calls(), 1)
 }
 
 /// A lab, and how to lose its devices.

@@ -1,6 +1,6 @@
 //! H13: functions of the host in streams.
 
-use crate::case::{Case, Outcome, expect, same, same_bytes};
+use crate::case::{Capability, Case, Outcome, expect, same, same_bytes};
 use crate::env::Env;
 use crate::lab::{Delay, Lab, Latch};
 use anyaccel_hal::{HostStatus, Until};
@@ -14,7 +14,7 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("host_fn.dropped-once-after-the-call", &[13], dropped_once_after_the_call),
     Case::hal("host_fn.in-stream-order", &[6, 13], in_stream_order),
     Case::hal("host_fn.not-before-its-turn", &[13], not_before_its_turn),
-    Case::hal("host_fn.holds-up-its-stream", &[13], holds_up_its_stream),
+    Case::hal("host_fn.holds-up-its-stream", &[13], holds_up_its_stream).needs(&[Capability::Pinned]),
     Case::hal("host_fn.sees-and-shows-memory", &[5, 13], sees_and_shows_memory),
     Case::hal("host_fn.blocked-ones-stop-nothing/3", &[13], |env| blocked_ones_stop_nothing(env, 3)),
     Case::hal("host_fn.blocked-ones-stop-nothing/40", &[13], |env| blocked_ones_stop_nothing(env, 40)),
@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("host_fn.many", &[13], many),
     Case::hal("host_fn.cancelled/host-fn", &[13, 25], |env| cancelled(env, Delay::HostFn)),
     Case::hal("host_fn.cancelled/gate", &[13, 25], |env| cancelled(env, Delay::Gate))
-        .needs(&[crate::case::Capability::Gates]),
+        .needs(&[Capability::Gates]),
 ];
 
 /// What happened to one host function.
@@ -159,17 +159,18 @@ fn not_before_its_turn(env: &Env) -> Outcome {
 
 fn holds_up_its_stream(env: &Env) -> Outcome {
     let lab = env.lab()?;
-    let (stream, other) = (lab.stream()?, lab.stream()?);
+    let stream = lab.stream()?;
     let region = lab.memory(16)?;
-    lab.fill(stream, region, 1)?;
+    let host = lab.host(&[1; 16])?;
     let hold = lab.hold_by(Delay::HostFn, stream)?;
     lab.fill(stream, region, 2)?;
+    lab.download(stream, host, region)?;
     let mark = lab.mark(stream)?;
     lab.not_ended("H13", stream, mark, "a host function before it has not returned")?;
-    same_bytes("H13", "what work behind the function has not changed", &lab.read(other, region)?, &[1; 16])?;
+    same_bytes("H13", "what work behind the function has not changed", &host.look(), &[1; 16])?;
     hold.release()?;
     lab.reach(stream, Until::Mark(mark))?;
-    same_bytes("H13", "what it has changed in the end", &lab.read(other, region)?, &[2; 16])
+    same_bytes("H13", "what it has changed in the end", &host.look(), &[2; 16])
 }
 
 fn sees_and_shows_memory(env: &Env) -> Outcome {
