@@ -123,31 +123,63 @@ impl Arena {
     }
 
     /// Puts a record in; its generation goes on where that of the record's last user ended.
-    pub(super) fn put(&mut self, mut block: Block) -> u32 {
-        self.live += 1;
-        if self.vacant != NIL {
-            let id = self.vacant;
-            let slot = &mut self.blocks[id as usize];
-            self.vacant = slot.next;
-            block.generation = slot.generation;
-            *slot = block;
-            return id;
+    pub(super) fn put(&mut self, block: Block) -> u32 {
+        let id = self.unused();
+        let generation = self[id].generation;
+        self[id] = Block { generation, ..block };
+        id
+    }
+
+    /// Cuts a block at `size`: puts in a record for the upper part, next to the lower one, and returns it.
+    #[inline(always)]
+    pub(super) fn cut(&mut self, id: u32, size: u64, life: Life) -> u32 {
+        let high = self.unused();
+        let low = &mut self[id];
+        let Block { addr, size: whole, next, shelf, seg, flags, .. } = *low;
+        (low.size, low.next) = (size, high);
+        // Field by field: a record built elsewhere and copied here would stall on its own stores.
+        let block = &mut self[high];
+        block.addr = addr + size;
+        block.size = whole - size;
+        (block.prev, block.next) = (id, next);
+        (block.shelf, block.seg) = (shelf, seg);
+        (block.events, block.life, block.flags) = (0, life, flags & (GROWABLE | LARGE));
+        if next != NIL {
+            self[next].prev = high;
         }
+        high
+    }
+
+    /// A vacant record, counted as used.
+    #[inline(always)]
+    fn unused(&mut self) -> u32 {
+        self.live += 1;
+        let id = self.vacant;
+        if id == NIL {
+            return self.extend();
+        }
+        self.vacant = self[id].next;
+        id
+    }
+
+    #[cold]
+    fn extend(&mut self) -> u32 {
         if self.blocks.len() == self.blocks.capacity() {
             // By an eighth, not by half: a million live blocks may cost 96 bytes each, not 128.
             let more = (self.blocks.len() / 8).max(1024);
             self.blocks.reserve_exact(more);
         }
-        self.blocks.push(block);
+        self.blocks.push(Block::new(0, 0, 0, 0, Life::Vacant, 0));
         (self.blocks.len() - 1) as u32
     }
 
+    #[inline(always)]
     pub(super) fn vacate(&mut self, id: u32) {
         let vacant = self.vacant;
-        let slot = &mut self.blocks[id as usize];
-        debug_assert_ne!(slot.life, Life::Vacant);
-        slot.life = Life::Vacant;
-        slot.next = vacant;
+        let block = &mut self[id];
+        debug_assert_ne!(block.life, Life::Vacant);
+        block.life = Life::Vacant;
+        block.next = vacant;
         self.vacant = id;
         self.live -= 1;
     }
@@ -175,12 +207,14 @@ impl Arena {
 impl std::ops::Index<u32> for Arena {
     type Output = Block;
 
+    #[inline(always)]
     fn index(&self, id: u32) -> &Block {
         &self.blocks[id as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Arena {
+    #[inline(always)]
     fn index_mut(&mut self, id: u32) -> &mut Block {
         &mut self.blocks[id as usize]
     }

@@ -95,7 +95,9 @@ fn sound(stat: &PoolStat) -> Result<(), String> {
 impl Heap {
     fn audit_lists(&self) -> Result<(), String> {
         let mut waiting = std::collections::BTreeMap::new();
-        for queue in &self.queues {
+        for (slot, queue) in self.queues.iter().enumerate() {
+            let bit = super::heap::bit(slot as u32);
+            hold!(queue.is_empty() || self.waiting & bit != 0, "queue {slot} is not noted as waiting");
             hold!(queue.iter().is_sorted_by_key(|e| e.0), "a queue is out of order: {queue:?}");
             for (_, id) in queue {
                 *waiting.entry(*id).or_insert(0u16) += 1;

@@ -97,6 +97,7 @@ impl DeviceCache {
     }
 
     /// A panic under the lock would be a bug of this module, and no reason to take the process down with it.
+    #[inline(always)]
     pub(super) fn lock(&self) -> Guard<'_> {
         self.heap.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,7 +113,6 @@ impl DeviceCache {
     ///
     /// # Errors
     /// [`AllocError`]; counters then say only what they count of failures.
-    #[inline]
     pub fn alloc(&self, size: u64, stream: u64) -> Result<Option<Allocation>, AllocError> {
         self.take(size, stream, false)
     }
@@ -121,12 +121,11 @@ impl DeviceCache {
     ///
     /// # Errors
     /// As [`alloc`](DeviceCache::alloc).
-    #[inline]
     pub fn alloc_at(&self, size: u64, stream: u64) -> Result<u64, AllocError> {
         Ok(self.take(size, stream, true)?.map_or(0, |block| block.addr))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&self, size: u64, stream: u64, indexed: bool) -> Result<Option<Allocation>, AllocError> {
         if size == 0 {
             return Ok(None);
@@ -134,14 +133,32 @@ impl DeviceCache {
         if size >= MAX_REQUEST {
             return Err(AllocError::TooLarge { device: self.device, requested: size });
         }
-        let mut done = Done::default();
         if self.attention.load(Ordering::Acquire) != 0 || self.side_full.load(Ordering::Acquire) {
-            self.poll(&mut done)?;
+            return self.take_polled(size, stream, indexed);
         }
+        self.take_locked(self.lock(), size, stream, indexed)
+    }
+
+    /// [`take`](DeviceCache::take) where blocks wait for their uses to end.
+    #[inline(never)]
+    fn take_polled(&self, size: u64, stream: u64, indexed: bool) -> Result<Option<Allocation>, AllocError> {
+        let mut done = Done::default();
+        self.poll(&mut done)?;
         let mut heap = self.lock();
         if done.any() {
             self.apply(&mut heap, &done);
         }
+        self.take_locked(heap, size, stream, indexed)
+    }
+
+    #[inline(always)]
+    fn take_locked<'a>(
+        &'a self,
+        mut heap: Guard<'a>,
+        size: u64,
+        stream: u64,
+        indexed: bool,
+    ) -> Result<Option<Allocation>, AllocError> {
         let rounded = heap.rules.round(size);
         let kind = usize::from(rounded > SMALL_LIMIT);
         let shelf = heap.shelf_for(kind, stream);
@@ -158,20 +175,23 @@ impl DeviceCache {
     ///
     /// # Errors
     /// [`FreeError::Stale`] for a handle that is not live.
-    #[inline]
     pub fn free(&self, handle: Handle) -> Result<(), FreeError> {
-        self.free_used(handle, Uses(0))
+        self.give(handle, 0)
     }
 
     /// [`free`](DeviceCache::free), with uses that were collected outside.
     ///
     /// # Errors
     /// As [`free`](DeviceCache::free).
-    #[inline]
     pub fn free_used(&self, handle: Handle, uses: Uses) -> Result<(), FreeError> {
+        self.give(handle, uses.0)
+    }
+
+    #[inline(always)]
+    fn give(&self, handle: Handle, uses: u64) -> Result<(), FreeError> {
         let mut heap = self.lock();
         let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
-        let uses = heap.give_back(id, uses.0);
+        let uses = heap.give_back(id, uses);
         if uses == 0 {
             heap.end(id);
         } else {
@@ -184,7 +204,6 @@ impl DeviceCache {
     ///
     /// # Errors
     /// [`FreeError::Unknown`] for an address where no live block starts.
-    #[inline]
     pub fn free_at(&self, addr: u64) -> Result<(), FreeError> {
         if addr == 0 {
             return Ok(());

@@ -8,7 +8,8 @@
 use super::stats::{PoolStat, Stat, Stats};
 
 /// Counts of blocks, bytes of blocks, bytes requested.
-type Triple = [u64; 3];
+/// (The fourth is always 0: four lanes are handled two at a time.)
+type Triple = [u64; 4];
 
 /// Totals since the beginning, for one pool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,10 +30,87 @@ impl Totals {
 
     /// `[increases, decreases]` of the same five.
     fn sums(&self) -> [[u64; 2]; 5] {
-        let [t0, t1, t2] = self.taken;
-        let [e0, e1, e2] = self.ended;
+        let [t0, t1, t2, _] = self.taken;
+        let [e0, e1, e2, _] = self.ended;
         [[t0, e0 + self.pending[0]], [t1, e1 + self.pending[1]], [t0, e0], [t1, e1], [t2, e2]]
     }
+}
+
+/// A quantity by pool, kept so that a change is one addition: the sums of increases and decreases, and the peaks.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    up: [u64; 2],
+    down: [u64; 2],
+    /// Of both pools together, of each.
+    peaks: [u64; 3],
+    base: [[u64; 2]; 2],
+}
+
+impl Flow {
+    #[inline(always)]
+    pub(super) fn add(&mut self, kind: usize, n: u64) {
+        let kind = kind & 1;
+        // All loads before the store: a wide load right behind a narrow store to the same place would stall.
+        let own = self.up[kind] - self.down[kind] + n;
+        let both = self.up[0] + self.up[1] - self.down[0] - self.down[1] + n;
+        self.up[kind] += n;
+        if own > self.peaks[1 + kind] {
+            self.peaks[1 + kind] = own;
+        }
+        if both > self.peaks[0] {
+            self.peaks[0] = both;
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn sub(&mut self, kind: usize, n: u64) {
+        self.down[kind & 1] += n;
+    }
+
+    /// Adds `n`, or takes `-n` away.
+    #[inline(always)]
+    pub(super) fn change(&mut self, kind: usize, n: i64) {
+        if n > 0 {
+            self.add(kind, n.unsigned_abs());
+        } else {
+            self.sub(kind, n.unsigned_abs());
+        }
+    }
+
+    fn now(&self) -> [u64; 2] {
+        [self.up[0] - self.down[0], self.up[1] - self.down[1]]
+    }
+
+    fn reset_peaks(&mut self) {
+        let [small, large] = self.now();
+        self.peaks = [small + large, small, large];
+    }
+
+    fn reset_accumulated(&mut self) {
+        self.base = [self.up, self.down];
+    }
+
+    fn stat(&self) -> PoolStat {
+        let now = self.now();
+        let pool = |k: usize| Stat {
+            current: now[k],
+            peak: self.peaks[1 + k],
+            allocated: self.up[k] - self.base[0][k],
+            freed: self.down[k] - self.base[1][k],
+        };
+        total(self.peaks[0], pool(0), pool(1))
+    }
+}
+
+/// Both pools together.
+fn total(peak: u64, small: Stat, large: Stat) -> PoolStat {
+    let all = Stat {
+        current: small.current + large.current,
+        peak,
+        allocated: small.allocated + large.allocated,
+        freed: small.freed + large.freed,
+    };
+    PoolStat { all, small, large }
 }
 
 /// Which headroom bounds each of the five.
@@ -43,14 +121,14 @@ const BOUND: [usize; 5] = [0, 1, 0, 1, 2];
 pub(super) struct Counters {
     totals: [Totals; 2],
     /// Headroom of both pools together, of the small one, of the large one.
-    headroom: [[i64; 3]; 3],
+    headroom: [[i64; 4]; 3],
     peaks: [[u64; 5]; 3],
     /// `sums` of each pool at the last reset.
     base: [[[u64; 2]; 5]; 2],
     pub(super) segment: PoolStat,
     pub(super) reserved: PoolStat,
-    pub(super) inactive_split: PoolStat,
-    pub(super) inactive_split_bytes: PoolStat,
+    pub(super) inactive_split: Flow,
+    pub(super) inactive_split_bytes: Flow,
     pub(super) oversize_allocations: Stat,
     pub(super) oversize_segments: Stat,
     pub(super) retries: u64,
@@ -63,28 +141,29 @@ pub(super) struct Counters {
 
 impl Counters {
     /// A block of `size` bytes was handed out for a request of `requested`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, kind: usize, size: u64, requested: u64) {
-        let change = [1, size, requested];
+        let change = [1, size, requested, 0];
         let totals = &mut self.totals[kind & 1];
         let [all, small, large] = &mut self.headroom;
         let own = if kind == 0 { small } else { large };
-        let mut least = 0;
+        let mut least = [0; 4];
         for (i, n) in change.into_iter().enumerate() {
             totals.taken[i] += n;
             all[i] -= n as i64;
             own[i] -= n as i64;
-            least |= all[i] | own[i];
+            least[i] = all[i] | own[i];
         }
+        let least = least.into_iter().fold(0, |a, b| a | b);
         if least < 0 {
             self.raise_peaks();
         }
     }
 
     /// A block is free again, from `pending` if it had been given back before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self, kind: usize, size: u64, requested: u64, was_pending: bool) {
-        let change = [1, size, requested];
+        let change = [1, size, requested, 0];
         let totals = &mut self.totals[kind & 1];
         let [all, small, large] = &mut self.headroom;
         let own = if kind == 0 { small } else { large };
@@ -127,11 +206,16 @@ impl Counters {
 
     fn measure_headroom(&mut self, now: &[[u64; 5]; 3]) {
         for ((room, peaks), now) in self.headroom.iter_mut().zip(&self.peaks).zip(now) {
-            *room = [i64::MAX; 3];
+            *room = [i64::MAX; 4];
             for ((bound, peak), now) in BOUND.into_iter().zip(peaks).zip(now) {
                 room[bound] = room[bound].min((peak - now) as i64);
             }
         }
+    }
+
+    /// How many blocks became free so far; tells a thread that let go of the lock whether to look again.
+    pub(super) fn ended(&self) -> u64 {
+        self.totals[0].ended[0] + self.totals[1].ended[0]
     }
 
     pub(super) fn reserved_now(&self) -> u64 {
@@ -152,26 +236,26 @@ impl Counters {
         let now = self.currents();
         self.peaks = now;
         self.measure_headroom(&now);
-        for stat in self.pool_stats() {
+        for stat in [&mut self.segment, &mut self.reserved] {
             stat.each(Stat::reset_peak);
         }
+        self.inactive_split.reset_peaks();
+        self.inactive_split_bytes.reset_peaks();
         self.oversize_allocations.reset_peak();
         self.oversize_segments.reset_peak();
     }
 
     pub(super) fn reset_accumulated(&mut self) {
         self.base = [self.totals[0].sums(), self.totals[1].sums()];
-        for stat in self.pool_stats() {
+        for stat in [&mut self.segment, &mut self.reserved] {
             stat.each(Stat::reset_accumulated);
         }
+        self.inactive_split.reset_accumulated();
+        self.inactive_split_bytes.reset_accumulated();
         self.oversize_allocations.reset_accumulated();
         self.oversize_segments.reset_accumulated();
         (self.retries, self.ooms, self.syncs) = (0, 0, 0);
         (self.device_allocs, self.device_frees, self.rejections) = (0, 0, 0);
-    }
-
-    fn pool_stats(&mut self) -> [&mut PoolStat; 4] {
-        [&mut self.segment, &mut self.reserved, &mut self.inactive_split, &mut self.inactive_split_bytes]
     }
 
     /// The statistics but for what other places know.
@@ -185,14 +269,7 @@ impl Counters {
                 allocated: sums[k][i][0] - self.base[k][i][0],
                 freed: sums[k][i][1] - self.base[k][i][1],
             };
-            let (small, large) = (pool(0), pool(1));
-            let all = Stat {
-                current: now[0][i],
-                peak: self.peaks[0][i],
-                allocated: small.allocated + large.allocated,
-                freed: small.freed + large.freed,
-            };
-            PoolStat { all, small, large }
+            total(self.peaks[0][i], pool(0), pool(1))
         };
         Stats {
             allocation: stat(0),
@@ -202,8 +279,8 @@ impl Counters {
             requested_bytes: stat(4),
             segment: self.segment,
             reserved_bytes: self.reserved,
-            inactive_split: self.inactive_split,
-            inactive_split_bytes: self.inactive_split_bytes,
+            inactive_split: self.inactive_split.stat(),
+            inactive_split_bytes: self.inactive_split_bytes.stat(),
             oversize_allocations: self.oversize_allocations,
             oversize_segments: self.oversize_segments,
             num_alloc_retries: self.retries,

@@ -3,7 +3,7 @@
 //! A range starts as one unmapped block. Mapped and unmapped blocks of a range form one list in address order; free
 //! mapped neighbours merge, unmapped ones too, the two kinds never. An unmapped block always begins and ends at a unit.
 
-use super::arena::{Block, GROWABLE, LARGE, Life, NIL};
+use super::arena::{Block, Life, NIL};
 use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::miss::{Attempt, Request};
@@ -76,20 +76,6 @@ impl Heap {
             }
         }
         self.list_unmapped(id);
-    }
-
-    /// Cuts a block in two; the new one is the upper part, from `size` on.
-    fn cut(&mut self, id: u32, size: u64, life: Life) -> u32 {
-        let Block { addr, size: whole, shelf, seg, next, flags, .. } = self.arena[id];
-        let mut high = Block::new(addr + size, whole - size, shelf, seg, life, flags & (GROWABLE | LARGE));
-        (high.prev, high.next) = (id, next);
-        let high = self.arena.put(high);
-        if next != NIL {
-            self.arena[next].prev = high;
-        }
-        let low = &mut self.arena[id];
-        (low.size, low.next) = (size, high);
-        high
     }
 }
 
@@ -194,7 +180,7 @@ impl DeviceCache {
                 return (heap, failed("map", fault));
             }
             if len < room {
-                let rest = heap.cut(target, len, Life::Unmapped);
+                let rest = heap.arena.cut(target, len, Life::Unmapped);
                 heap.settle_unmapped(rest);
             }
             heap.reserve(shelf, len);
@@ -209,8 +195,7 @@ impl DeviceCache {
                     heap.absorb(target, neighbour);
                 }
             }
-            let now = if heap.collecting { heap.clock(shelf) } else { 0 };
-            heap.arena[target].requested = now;
+            heap.arena[target].requested = heap.clock(shelf);
             have = target;
         }
     }
@@ -238,12 +223,12 @@ impl DeviceCache {
         let mut middle = id;
         let before = begin - (addr - raw.addr);
         if before > 0 {
-            middle = heap.cut(id, before, Life::Busy);
+            middle = heap.arena.cut(id, before, Life::Busy);
         }
         let after = size - before - (end - begin);
         let mut tail = NIL;
         if after > 0 {
-            tail = heap.cut(middle, end - begin, Life::Busy);
+            tail = heap.arena.cut(middle, end - begin, Life::Busy);
         }
         if before > 0 {
             heap.settle_mapped(id, None);

@@ -25,32 +25,23 @@ pub(super) struct Seg {
 }
 
 /// Dense numbers for streams, in the order in which they are first seen.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Streams {
     ids: Vec<u64>,
-    recent: [(u64, u32); 16],
     slots: HashMap<u64, u32>,
 }
 
 impl Streams {
-    fn new() -> Self {
-        Streams { ids: Vec::new(), recent: [(0, u32::MAX); 16], slots: HashMap::new() }
-    }
-
-    #[inline]
     pub(super) fn slot(&mut self, stream: u64) -> u32 {
-        let (id, slot) = self.recent[((stream ^ (stream >> 6)) & 15) as usize];
-        if id == stream && slot != u32::MAX { slot } else { self.look_up(stream) }
-    }
-
-    #[cold]
-    fn look_up(&mut self, stream: u64) -> u32 {
+        // Most devices have few streams in use: a scan of a line or two beats hashing.
+        if let Some(slot) = self.ids.iter().take(16).position(|&id| id == stream) {
+            return slot as u32;
+        }
         let next = self.ids.len() as u32;
         let slot = *self.slots.entry(stream).or_insert(next);
         if slot == next {
             self.ids.push(stream);
         }
-        self.recent[((stream ^ (stream >> 6)) & 15) as usize] = (stream, slot);
         slot
     }
 
@@ -79,11 +70,15 @@ pub(super) struct Heap {
     /// Index 0 is the default pool.
     pub(super) pools: Vec<Pool>,
     pub(super) private_reserved: BTreeMap<PoolId, PoolStat>,
+    /// Shelves of the default pool for streams lately used: they stay.
+    recent: [(u64, [u32; 2]); 16],
     /// Open pool scopes, the outermost first.
     pub(super) routes: Vec<(u32, Scope)>,
     pub(super) streams: Streams,
     /// By stream slot: blocks that wait for a mark of that stream, in the order of their marks.
     pub(super) queues: Vec<VecDeque<(u64, u32)>>,
+    /// The bits of the slots whose queue holds something.
+    pub(super) waiting: u64,
     /// Blocks given back that still need their marks, since a capture was under way or a mark failed.
     pub(super) parked: Vec<u32>,
     /// Uses of a block that were recorded under capture.
@@ -104,10 +99,8 @@ pub(super) struct Heap {
     pub(super) in_flight: u64,
     /// Garbage collection is on.
     pub(super) collecting: bool,
-    /// Some clock has ticked.
-    ticked: bool,
-    /// How many blocks became free so far; tells a thread that let go of the lock whether to look again.
-    pub(super) version: u64,
+    /// Garbage collection is or was on, so free blocks bear the time when they were shelved.
+    pub(super) ticking: bool,
     pub(super) closed: bool,
 }
 
@@ -121,9 +114,11 @@ impl Heap {
             spare_shelves: Vec::new(),
             pools: vec![Pool { users: 1, ..Pool::default() }],
             private_reserved: BTreeMap::new(),
+            recent: [(0, [NO_SHELF; 2]); 16],
             routes: Vec::new(),
-            streams: Streams::new(),
+            streams: Streams::default(),
             queues: Vec::new(),
+            waiting: 0,
             parked: Vec::new(),
             capture_uses: HashMap::new(),
             captures: Vec::new(),
@@ -137,8 +132,7 @@ impl Heap {
             budget: None,
             in_flight: 0,
             collecting: false,
-            ticked: false,
-            version: 0,
+            ticking: false,
             closed: false,
         };
         heap.limit = super::policy::fraction_limit(heap.settings.per_process_memory_fraction, total);
@@ -148,6 +142,12 @@ impl Heap {
 
     pub(super) fn update_collecting(&mut self) {
         self.collecting = self.settings.garbage_collection_threshold > 0.0 && self.cap().is_some();
+        if self.collecting && !self.ticking {
+            // Until now no clock has ticked and no block was stamped: all were shelved at 0.
+            self.ticking = true;
+            let free: Vec<u32> = self.arena.iter().filter(|(_, b)| b.life == Life::Free).map(|(id, _)| id).collect();
+            free.into_iter().for_each(|id| self.arena[id].requested = 0);
+        }
     }
 
     /// What reserved memory must not pass.
@@ -178,12 +178,29 @@ impl Heap {
     }
 
     /// The shelf for a request of `rounded` bytes on `stream`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shelf_for(&mut self, kind: usize, stream: u64) -> u32 {
+        let (id, shelves) = self.recent[((stream ^ (stream >> 6)) & 15) as usize];
+        let shelf = shelves[kind & 1];
+        if id == stream && shelf != NO_SHELF && self.routes.is_empty() { shelf } else { self.find_shelf(kind, stream) }
+    }
+
+    #[inline(never)]
+    fn find_shelf(&mut self, kind: usize, stream: u64) -> u32 {
         let pool = self.route(stream);
         let slot = self.streams.slot(stream);
-        let shelf = self.pools[pool as usize].halves[kind & 1].shelf(slot);
-        if shelf != NO_SHELF { shelf } else { self.put_up_shelf(pool, kind, stream, slot) }
+        let mut shelf = self.pools[pool as usize].halves[kind & 1].shelf(slot);
+        if shelf == NO_SHELF {
+            shelf = self.put_up_shelf(pool, kind, stream, slot);
+        }
+        if pool == 0 {
+            let recent = &mut self.recent[((stream ^ (stream >> 6)) & 15) as usize];
+            if recent.0 != stream {
+                *recent = (stream, [NO_SHELF; 2]);
+            }
+            recent.1[kind & 1] = shelf;
+        }
+        shelf
     }
 
     #[cold]
@@ -218,18 +235,17 @@ impl Heap {
     }
 
     /// The least free block that may serve the request, by (size, address). Counts as one search.
-    #[inline]
+    #[inline(always)]
     pub(super) fn search(&mut self, shelf: u32, rounded: u64) -> u32 {
         if self.collecting {
             let (pool, kind) = (self.shelves[shelf as usize].pool, self.shelves[shelf as usize].kind);
             self.pools[pool as usize].halves[kind].clock += 1;
-            self.ticked = true;
         }
         self.best_fit(shelf, rounded)
     }
 
     /// [`search`](Heap::search) without the clock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn best_fit(&mut self, shelf: u32, rounded: u64) -> u32 {
         let list = &self.shelves[shelf as usize];
         let mut id = list.at_or_above(&self.arena, rounded, 0);
@@ -279,42 +295,34 @@ impl Heap {
     }
 
     /// Puts a block on its shelf, as of now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn shelve(&mut self, id: u32) {
         let shelf = self.arena[id].shelf;
-        let clock = if self.ticked { self.clock(shelf) } else { 0 };
-        let block = &mut self.arena[id];
-        block.life = Life::Free;
-        block.requested = clock;
+        if self.ticking {
+            self.arena[id].requested = self.clock(shelf);
+        }
+        self.arena[id].life = Life::Free;
         self.shelves[shelf as usize].insert(&mut self.arena, id);
-        self.version += 1;
     }
 
     /// Takes a free block off its shelf.
-    #[inline]
+    #[inline(always)]
     pub(super) fn unshelve(&mut self, id: u32) {
         let shelf = self.arena[id].shelf as usize;
         self.shelves[shelf].remove(&mut self.arena, id);
     }
 
     /// Hands a block out that is on no shelf, cutting it to size first.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hand_out(&mut self, id: u32, rounded: u64, requested: u64, indexed: bool) -> Allocation {
-        let Block { addr, size: whole, prev, next, shelf, seg, flags, .. } = self.arena[id];
+        let Block { addr, size: whole, prev, next, seg, flags, .. } = self.arena[id];
         let kind = usize::from(flags & LARGE != 0);
         let counted = flags & GROWABLE == 0;
         let was_split = prev != NIL || next != NIL;
         let mut size = whole;
         if self.rules.splits(kind, whole, rounded) {
             size = rounded;
-            let mut high =
-                Block::new(addr + rounded, whole - rounded, shelf, seg, Life::Free, flags & (GROWABLE | LARGE));
-            (high.prev, high.next) = (id, next);
-            let high = self.arena.put(high);
-            if next != NIL {
-                self.arena[next].prev = high;
-            }
-            self.arena[id].next = high;
+            let high = self.arena.cut(id, rounded, Life::Free);
             self.shelve(high);
             if counted && was_split {
                 self.counters.inactive_split_bytes.sub(kind, size);
@@ -327,10 +335,8 @@ impl Heap {
             self.counters.inactive_split_bytes.sub(kind, whole);
         }
         let block = &mut self.arena[id];
-        block.size = size;
         block.requested = requested;
         block.links = 0;
-        block.events = 0;
         block.life = Life::Active;
         block.generation = block.generation.wrapping_add(1);
         let handle = Handle::new(id, block.generation);
@@ -347,7 +353,7 @@ impl Heap {
     }
 
     /// The block of a handle, if it is in its user's hands.
-    #[inline]
+    #[inline(always)]
     pub(super) fn live(&self, handle: Handle) -> Option<u32> {
         let id = handle.index();
         let block = self.arena.get(id)?;
@@ -364,7 +370,7 @@ impl Heap {
     }
 
     /// First half of giving back: the user's part. Returns the streams that still use the block.
-    #[inline]
+    #[inline(always)]
     pub(super) fn give_back(&mut self, id: u32, more_uses: u64) -> u64 {
         let block = &self.arena[id];
         let (size, uses) = (block.size, block.links | more_uses);
@@ -384,7 +390,7 @@ impl Heap {
     }
 
     /// Second half: really free. Merges with free neighbours and goes back on the shelf.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end(&mut self, id: u32) {
         let Block { size: own, requested, prev, next, life, flags, .. } = self.arena[id];
         let kind = usize::from(flags & LARGE != 0);
@@ -415,6 +421,7 @@ impl Heap {
     }
 
     /// Makes a neighbour part of a block; the neighbour is on no list any more.
+    #[inline(always)]
     pub(super) fn absorb(&mut self, id: u32, neighbour: u32) {
         let Block { addr, size, prev, next, .. } = self.arena[neighbour];
         let block = &mut self.arena[id];

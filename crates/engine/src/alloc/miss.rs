@@ -129,7 +129,7 @@ impl DeviceCache {
         {
             return self.grow(heap, growable.as_ref(), request);
         }
-        let before = heap.version;
+        let before = heap.counters.ended();
         heap.in_flight += request.segment;
         let (mut heap, result) = self.outside(heap, || self.ports.segments.alloc(request.segment));
         heap.in_flight -= request.segment;
@@ -148,7 +148,7 @@ impl DeviceCache {
                 (heap, Attempt::Got(id))
             }
             Err(PortError::OutOfMemory) => {
-                if heap.version != before {
+                if heap.counters.ended() != before {
                     // Another thread gave something back while this one was asking.
                     let id = heap.best_fit(request.shelf, request.rounded);
                     if id != NIL {

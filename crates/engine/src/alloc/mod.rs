@@ -61,7 +61,7 @@ pub use pools::{PoolError, PoolId, Scope};
 pub use ports::{DeviceMemory, Marks, PortError, Ports, RawSegment, Segments, Virtual};
 pub use settings::{ROUNDUP_SLOTS, Settings, SettingsError, VARIABLES};
 pub use snapshot::{BlockView, SegmentView};
-pub use stats::{FLAT_LEN, PoolStat, Stat, Stats};
+pub use stats::{FLAT_KEYS, FLAT_LEN, PoolStat, Stat, Stats};
 
 /// Names a block while its user has it. Once the block is given back the handle is stale: it is refused, even if the
 /// memory has been handed out again.

@@ -53,12 +53,20 @@ impl Heap {
     /// Ends all entries of a queue up to a mark.
     pub(super) fn retire(&mut self, slot: u32, done: u64) {
         while let Some(queue) = self.queues.get_mut(slot as usize) {
-            let Some(&(mark, id)) = queue.front() else { return };
-            if mark > done {
-                return;
+            match queue.front() {
+                Some(&(mark, id)) if mark <= done => {
+                    queue.pop_front();
+                    self.one_event_less(id);
+                }
+                Some(_) => return,
+                None => {
+                    // The shared bit may stand for other queues; those who poll it look at each.
+                    if slot < DENSE || !self.queues.iter().skip(DENSE as usize).any(|q| !q.is_empty()) {
+                        self.waiting &= !bit(slot);
+                    }
+                    return;
+                }
             }
-            queue.pop_front();
-            self.one_event_less(id);
         }
     }
 
@@ -75,6 +83,7 @@ impl Heap {
         if self.queues.len() <= slot {
             self.queues.resize_with(slot + 1, Default::default);
         }
+        self.waiting |= bit(slot as u32);
         let queue = &mut self.queues[slot];
         queue.push_back((mark, id));
         // Two threads may come here in another order than that of their marks.
@@ -84,28 +93,22 @@ impl Heap {
             at -= 1;
         }
     }
-
-    /// What `attention` should say.
-    fn wanted(&self) -> u64 {
-        let mut out = if self.parked.is_empty() { 0 } else { BEYOND };
-        for (slot, queue) in self.queues.iter().enumerate() {
-            if !queue.is_empty() {
-                out |= bit(slot as u32);
-            }
-        }
-        out
-    }
 }
 
 impl DeviceCache {
+    /// Says in `attention` what the heap holds.
     pub(super) fn publish(&self, heap: &Heap) {
-        let wanted = heap.wanted();
-        for slot in 0..DENSE.min(heap.streams.len()) {
-            if wanted & bit(slot) != 0 {
-                self.names[slot as usize].store(heap.streams.id(slot), Ordering::Relaxed);
-            }
+        let parked = if heap.parked.is_empty() { 0 } else { BEYOND };
+        self.attention.store(heap.waiting | parked, Ordering::Release);
+    }
+
+    /// Queues a pending block behind a mark.
+    fn enqueue(&self, heap: &mut Heap, slot: u32, mark: u64, id: u32) {
+        heap.arena[id].events += 1;
+        heap.enqueue(slot, mark, id);
+        if let Some(name) = self.names.get(slot as usize) {
+            name.store(heap.streams.id(slot), Ordering::Relaxed);
         }
-        self.attention.store(wanted, Ordering::Release);
     }
 
     /// A block given back that `uses` still use.
@@ -122,7 +125,25 @@ impl DeviceCache {
             self.publish(&heap);
             return;
         }
-        heap.capture_uses.remove(&id);
+        if !heap.capture_uses.is_empty() {
+            heap.capture_uses.remove(&id);
+        }
+        if uses.is_power_of_two() && uses != BEYOND {
+            // One stream, as nearly always.
+            let slot = uses.trailing_zeros();
+            let stream = heap.streams.id(slot);
+            let (mut heap, mark) = self.outside(heap, || self.ports.marks.mark(stream));
+            if let Ok(mark) = mark {
+                self.enqueue(&mut heap, slot, mark, id);
+            } else {
+                self.enqueue_all(&mut heap, id, &[(stream, slot)], &[mark]);
+                if heap.arena[id].events == 0 {
+                    heap.end(id);
+                }
+            }
+            self.publish(&heap);
+            return;
+        }
         let users = heap.users(uses);
         let (mut heap, marks) = self.outside(heap, || self.mark_all(&users));
         self.enqueue_all(&mut heap, id, &users, &marks);
@@ -142,10 +163,7 @@ impl DeviceCache {
         let mut left = 0;
         for (&(_, slot), mark) in users.iter().zip(marks) {
             match mark {
-                Ok(mark) => {
-                    heap.arena[id].events += 1;
-                    heap.enqueue(slot, *mark, id);
-                }
+                Ok(mark) => self.enqueue(heap, slot, *mark, id),
                 Err(PortError::DeviceLost(_)) => {}
                 Err(_) => left |= bit(slot),
             }

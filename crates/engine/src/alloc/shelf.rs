@@ -10,6 +10,7 @@ const BINS: usize = 3200;
 const WORDS: usize = BINS / 64;
 
 /// Where a size belongs. Rises with the size; sizes are at least 512.
+#[inline(always)]
 fn bin(size: u64) -> usize {
     let units = size >> 9;
     if units < 64 {
@@ -61,6 +62,7 @@ impl Shelf {
         self.summary == 0
     }
 
+    #[inline(always)]
     pub(super) fn insert(&mut self, arena: &mut Arena, id: u32) {
         let bin = bin(arena[id].size);
         let root = self.roots[bin];
@@ -74,6 +76,7 @@ impl Shelf {
         }
     }
 
+    #[inline(always)]
     pub(super) fn remove(&mut self, arena: &mut Arena, id: u32) {
         let bin = bin(arena[id].size);
         let root = &mut self.roots[bin];
@@ -92,6 +95,7 @@ impl Shelf {
     }
 
     /// The least block with (size, address) at or above the given pair.
+    #[inline(always)]
     pub(super) fn at_or_above(&self, arena: &Arena, size: u64, addr: u64) -> u32 {
         let bin = bin(size);
         let mut found = NIL;
@@ -126,6 +130,7 @@ impl Shelf {
         self.at_or_above(arena, size, addr + 1)
     }
 
+    #[inline(always)]
     fn next_bin(&self, bin: usize) -> Option<usize> {
         let word = bin >> 6;
         let rest = self.words[word] & (!0 << 1 << (bin & 63));
@@ -173,6 +178,7 @@ fn hang(arena: &mut Arena, root: &mut u32, hook: Hook, id: u32) {
     }
 }
 
+#[inline(never)]
 fn insert_into(arena: &mut Arena, root: &mut u32, id: u32) {
     let key = arena[id].key();
     let mine = priority(id);
@@ -203,6 +209,7 @@ fn insert_into(arena: &mut Arena, root: &mut u32, id: u32) {
     hang(arena, root, high, NIL);
 }
 
+#[inline(never)]
 fn remove_from(arena: &mut Arena, root: &mut u32, id: u32) {
     let key = arena[id].key();
     let mut hook = Hook::Root;

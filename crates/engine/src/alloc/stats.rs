@@ -69,15 +69,6 @@ impl PoolStat {
         self.of(kind).sub(n);
     }
 
-    /// Adds `n`, or takes `-n` away.
-    pub(super) fn change(&mut self, kind: usize, n: i64) {
-        if n > 0 {
-            self.add(kind, n.unsigned_abs());
-        } else if n < 0 {
-            self.sub(kind, n.unsigned_abs());
-        }
-    }
-
     pub(super) fn each(&mut self, f: impl Fn(&mut Stat)) {
         f(&mut self.all);
         f(&mut self.small);
@@ -139,86 +130,117 @@ pub struct Stats {
 }
 
 macro_rules! leaves {
-    ($group:literal) => {
+    ($prefix:expr) => {
         [
-            concat!($group, ".allocated"),
-            concat!($group, ".current"),
-            concat!($group, ".freed"),
-            concat!($group, ".peak"),
+            concat!($prefix, ".allocated"),
+            concat!($prefix, ".current"),
+            concat!($prefix, ".freed"),
+            concat!($prefix, ".peak"),
         ]
     };
 }
 
-// `concat!` takes literals only, so the three pools are spelled out once here.
-macro_rules! keys_by_pool {
+macro_rules! by_pool {
     ($group:literal) => {
         [
-            [
-                concat!($group, ".all.allocated"),
-                concat!($group, ".all.current"),
-                concat!($group, ".all.freed"),
-                concat!($group, ".all.peak"),
-            ],
-            [
-                concat!($group, ".large_pool.allocated"),
-                concat!($group, ".large_pool.current"),
-                concat!($group, ".large_pool.freed"),
-                concat!($group, ".large_pool.peak"),
-            ],
-            [
-                concat!($group, ".small_pool.allocated"),
-                concat!($group, ".small_pool.current"),
-                concat!($group, ".small_pool.freed"),
-                concat!($group, ".small_pool.peak"),
-            ],
+            leaves!(concat!($group, ".all")),
+            leaves!(concat!($group, ".large_pool")),
+            leaves!(concat!($group, ".small_pool")),
         ]
     };
 }
 
-/// How many pairs [`Stats::flat`] gives.
+/// How many flat statistics there are.
 pub const FLAT_LEN: usize = 10 * 12 + 2 * 4 + 6;
 
-impl Stats {
-    /// The flat statistics, sorted by key. The values are those of the fields; `allocated.*` repeats `allocation.*`,
-    /// since the documentation of `torch.accelerator` writes the former and its code the latter.
-    pub fn flat(&self) -> [(&'static str, i64); FLAT_LEN] {
-        let mut out = [("", 0i64); FLAT_LEN];
-        let mut at = 0;
-        let mut one = |key: &'static str, value: i64| {
-            out[at] = (key, value);
+/// The flat keys, sorted; [`Stats::values`] gives the values in the same order. `allocated.*` repeats `allocation.*`:
+/// the documentation of `torch.accelerator` writes the former, its code the latter.
+pub const FLAT_KEYS: [&str; FLAT_LEN] = {
+    let mut out = [""; FLAT_LEN];
+    let groups = [
+        by_pool!("active"),
+        by_pool!("active_bytes"),
+        by_pool!("allocated"),
+        by_pool!("allocated_bytes"),
+        by_pool!("allocation"),
+        by_pool!("inactive_split"),
+        by_pool!("inactive_split_bytes"),
+        by_pool!("requested_bytes"),
+        by_pool!("reserved_bytes"),
+        by_pool!("segment"),
+    ];
+    let single = [
+        "max_split_size",
+        "num_alloc_retries",
+        "num_device_alloc",
+        "num_device_free",
+        "num_ooms",
+        "num_sync_all_streams",
+    ];
+    let oversize = [leaves!("oversize_allocations"), leaves!("oversize_segments")];
+    let mut at = 0;
+    let mut group = 0;
+    while group < groups.len() {
+        if group == 7 {
+            let mut i = 0;
+            while i < single.len() {
+                out[at] = single[i];
+                at += 1;
+                i += 1;
+            }
+            i = 0;
+            while i < 8 {
+                out[at] = oversize[i / 4][i % 4];
+                at += 1;
+                i += 1;
+            }
+        }
+        let mut i = 0;
+        while i < 12 {
+            out[at] = groups[group][i / 4][i % 4];
             at += 1;
+            i += 1;
+        }
+        group += 1;
+    }
+    out
+};
+
+impl Stats {
+    /// The values of [`FLAT_KEYS`].
+    pub fn values(&self) -> [i64; FLAT_LEN] {
+        let mut out = [0; FLAT_LEN];
+        let mut rest = &mut out[..];
+        let mut put = |values: &[i64]| {
+            let (here, after) = std::mem::take(&mut rest).split_at_mut(values.len());
+            here.copy_from_slice(values);
+            rest = after;
         };
-        let pools = |one: &mut dyn FnMut(&'static str, i64), keys: [[&'static str; 4]; 3], stat: &PoolStat| {
-            for (keys, values) in keys.iter().zip(stat.values()) {
-                for (key, value) in keys.iter().zip(values) {
-                    one(key, value);
-                }
-            }
-        };
-        let single = |one: &mut dyn FnMut(&'static str, i64), keys: [&'static str; 4], stat: &Stat| {
-            for (key, value) in keys.iter().zip(stat.values()) {
-                one(key, value);
-            }
-        };
-        pools(&mut one, keys_by_pool!("active"), &self.active);
-        pools(&mut one, keys_by_pool!("active_bytes"), &self.active_bytes);
-        pools(&mut one, keys_by_pool!("allocated"), &self.allocation);
-        pools(&mut one, keys_by_pool!("allocated_bytes"), &self.allocated_bytes);
-        pools(&mut one, keys_by_pool!("allocation"), &self.allocation);
-        pools(&mut one, keys_by_pool!("inactive_split"), &self.inactive_split);
-        pools(&mut one, keys_by_pool!("inactive_split_bytes"), &self.inactive_split_bytes);
-        one("max_split_size", self.max_split_size);
-        one("num_alloc_retries", self.num_alloc_retries as i64);
-        one("num_device_alloc", self.num_device_alloc as i64);
-        one("num_device_free", self.num_device_free as i64);
-        one("num_ooms", self.num_ooms as i64);
-        one("num_sync_all_streams", self.num_sync_all_streams as i64);
-        single(&mut one, leaves!("oversize_allocations"), &self.oversize_allocations);
-        single(&mut one, leaves!("oversize_segments"), &self.oversize_segments);
-        pools(&mut one, keys_by_pool!("requested_bytes"), &self.requested_bytes);
-        pools(&mut one, keys_by_pool!("reserved_bytes"), &self.reserved_bytes);
-        pools(&mut one, keys_by_pool!("segment"), &self.segment);
+        for stat in [
+            &self.active,
+            &self.active_bytes,
+            &self.allocation,
+            &self.allocated_bytes,
+            &self.allocation,
+            &self.inactive_split,
+            &self.inactive_split_bytes,
+        ] {
+            put(stat.values().as_flattened());
+        }
+        put(&[self.max_split_size]);
+        put(&[self.num_alloc_retries, self.num_device_alloc, self.num_device_free].map(|n| n as i64));
+        put(&[self.num_ooms, self.num_sync_all_streams].map(|n| n as i64));
+        put(&self.oversize_allocations.values());
+        put(&self.oversize_segments.values());
+        for stat in [&self.requested_bytes, &self.reserved_bytes, &self.segment] {
+            put(stat.values().as_flattened());
+        }
         out
+    }
+
+    /// The flat statistics, sorted by key.
+    pub fn flat(&self) -> impl Iterator<Item = (&'static str, i64)> {
+        FLAT_KEYS.into_iter().zip(self.values())
     }
 }
 
@@ -230,7 +252,8 @@ mod tests {
     fn flat_keys_are_sorted_and_complete() {
         let mut stats = Stats { num_ooms: 3, max_split_size: -1, ..Stats::default() };
         stats.allocation.add(1, 7);
-        let flat = stats.flat();
+        let flat: Vec<_> = stats.flat().collect();
+        assert_eq!(flat.len(), FLAT_LEN);
         assert!(flat.windows(2).all(|w| w[0].0 < w[1].0));
         let get = |key| flat.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
         assert_eq!(get("num_ooms"), Some(3));
