@@ -1,0 +1,145 @@
+//! `anyaccel doctor`: why there is what there is, layer by layer.
+
+use crate::environment::{BACKEND, chosen, problems};
+use crate::info::Choice;
+use crate::layout::item;
+use crate::output::{Class, Failure, Output, one_line};
+use anyaccel::{Backend, Check, Selection, Verdict, backends, selection};
+use serde::Serialize;
+
+const LONG: &str = "\
+Examines each backend of this build from the bottom up: is its library found, is
+its version known, are there device nodes, may this user open them, which masks
+hide devices, what does a probe count. Starts no runtime.
+
+Verdicts: pass; warn (works, with something to know); fail (ends here); n/a (this
+backend has no such layer, or an earlier one failed).
+
+Example:
+  $ anyaccel doctor
+  $ ANYACCEL_HOST_DEVICES=abc anyaccel doctor || echo 'something to repair'
+
+JSON (schema anyaccel.doctor.v1):
+  version              of anyaccel
+  selection            variable (the value of ANYACCEL_BACKEND or null), kind (or
+                       null), reason
+  backends[]           kind, checks[]
+  backends[].checks[]  layer (library, version, device_nodes, permissions, mask,
+                       probe), verdict (pass, warn, fail, not_applicable),
+                       subject, found
+  problems[]           mistakes in the environment
+
+Exit code: 0; 1 if a variable can't be used or names a backend without device. A
+machine without accelerators is healthy.";
+
+/// Examine each backend layer by layer, without starting it
+#[derive(clap::Args, Debug)]
+#[command(long_about = LONG)]
+pub(crate) struct Args {
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The document of `doctor --json`.
+#[derive(Serialize)]
+struct Document {
+    /// `anyaccel.doctor.v1`.
+    schema: &'static str,
+    /// The version of anyaccel.
+    version: &'static str,
+    /// Which backend is used.
+    selection: Choice,
+    /// The backends of this build, the most preferred first.
+    backends: Vec<BackendDocument>,
+    /// Mistakes in the environment.
+    problems: Vec<String>,
+}
+
+/// A backend, examined.
+#[derive(Serialize)]
+struct BackendDocument {
+    /// Its kind.
+    kind: &'static str,
+    /// Its layers, from the bottom up.
+    checks: Vec<CheckDocument>,
+}
+
+/// A layer, examined.
+#[derive(Serialize)]
+struct CheckDocument {
+    /// `library`, `version`, `device_nodes`, `permissions`, `mask` or `probe`.
+    layer: String,
+    /// `pass`, `warn`, `fail` or `not_applicable`.
+    verdict: &'static str,
+    /// What was examined.
+    subject: String,
+    /// What was found.
+    found: String,
+}
+
+pub(crate) fn run(output: &mut Output) -> Result<(), Failure> {
+    let (backends, selection) = (backends(), selection());
+    let problems = problems(&backends, &selection);
+    if output.is_json() {
+        output.document(&Document {
+            schema: "anyaccel.doctor.v1",
+            version: env!("CARGO_PKG_VERSION"),
+            selection: Choice::new(&selection, &backends),
+            backends: backends.iter().map(document).collect(),
+            problems: problems.clone(),
+        })?;
+    } else {
+        output.text(&for_people(&backends, &selection, &problems))?;
+    }
+    match problems.len() {
+        0 => Ok(()),
+        1 => Err(Failure::new(Class::Environment, &problems[0])),
+        more => Err(Failure::new(Class::Environment, format!("{more} problems, the first: {}", problems[0]))),
+    }
+}
+
+fn document(backend: &Backend) -> BackendDocument {
+    let check = |check: &Check| CheckDocument {
+        layer: check.layer.name().replace(' ', "_"),
+        verdict: match check.verdict {
+            Verdict::Pass => "pass",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "fail",
+            Verdict::NotApplicable => "not_applicable",
+        },
+        subject: check.subject.clone(),
+        found: check.found.clone(),
+    };
+    BackendDocument { kind: backend.kind.name(), checks: backend.checks.iter().map(check).collect() }
+}
+
+fn for_people(backends: &[Backend], selection: &Selection, problems: &[String]) -> String {
+    let mut text = item(0, "anyaccel", 8, env!("CARGO_PKG_VERSION"));
+    let variable = match &selection.variable {
+        Some(value) => one_line(&format!("'{value}'")),
+        None => "not set".to_owned(),
+    };
+    text.push_str(&item(0, "chosen", 8, &format!("{}; {BACKEND} is {variable}", chosen(selection, backends))));
+    for backend in backends {
+        text.push_str(&format!("\n{}\n", backend.kind));
+        for check in &backend.checks {
+            let verdict = match check.verdict {
+                Verdict::Pass => "pass",
+                Verdict::Warn => "warn",
+                Verdict::Fail => "FAIL",
+                Verdict::NotApplicable => "n/a",
+            };
+            let parts = [check.subject.as_str(), check.found.as_str()];
+            let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            let label = format!("{:<13} {verdict}", check.layer.name());
+            text.push_str(&item(2, &label, 18, &one_line(&said.join(": "))));
+        }
+    }
+    text.push('\n');
+    match problems {
+        [] => text.push_str("no problem found\n"),
+        problems => problems.iter().for_each(|problem| text.push_str(&item(0, "problem", 8, problem))),
+    }
+    text
+}

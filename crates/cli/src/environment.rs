@@ -1,0 +1,125 @@
+//! What keeps devices away: absences in words, and the mistakes in the environment that make commands fail.
+
+use crate::output::one_line;
+use anyaccel::hal::Absence;
+use anyaccel::{Backend, Selection};
+
+/// The variable that names a backend.
+pub(crate) const BACKEND: &str = "ANYACCEL_BACKEND";
+
+/// Why there is no device, in words.
+pub(crate) fn absence(absence: &Absence) -> String {
+    one_line(&match absence {
+        Absence::Missing { subject, found, .. } => format!("{subject}: {found}"),
+        Absence::BadVariable { name, value, expected } => {
+            format!("{name}='{value}' can't be used: expected {expected}")
+        }
+        Absence::Masked { name, value } => format!("all devices are hidden by {name}='{value}'"),
+    })
+}
+
+/// Why a backend has no device, if it has none.
+pub(crate) fn why_none(backend: &Backend) -> Option<String> {
+    let probe = backend.probe.as_ref()?;
+    if probe.visible > 0 {
+        return None;
+    }
+    Some(probe.absence.as_ref().map_or_else(|| "no device found".to_owned(), absence))
+}
+
+/// Which backend is chosen, in words.
+pub(crate) fn chosen(selection: &Selection, backends: &[Backend]) -> String {
+    let unnamed: Vec<&str> = backends.iter().filter(|b| !b.chosen_by_itself).map(|b| b.kind.name()).collect();
+    let by_name = || match unnamed.as_slice() {
+        [] => String::new(),
+        [one] => format!(" ({one} is used only when named)"),
+        more => format!(" ({} are used only when named)", more.join(" and ")),
+    };
+    match (&selection.error, selection.kind, &selection.variable) {
+        (Some(error), ..) => one_line(&error.to_string()),
+        (None, Some(kind), Some(_)) => format!("{kind}, named by {BACKEND}"),
+        (None, Some(kind), None) if selection.count_now == Some(0) => format!("{kind}, which has no device"),
+        (None, Some(kind), None) => format!("{kind}, the first with a device"),
+        (None, None, _) => format!("none: no accelerator found{}", by_name()),
+    }
+}
+
+/// Mistakes in the environment, each with its variable and value: what the first call that needs a device would report.
+pub(crate) fn problems(backends: &[Backend], selection: &Selection) -> Vec<String> {
+    let mut problems: Vec<String> = selection.error.iter().map(|error| one_line(&error.to_string())).collect();
+    for backend in backends {
+        let Some(probe) = &backend.probe else { continue };
+        match &probe.absence {
+            Some(bad @ Absence::BadVariable { .. }) => problems.push(absence(bad)),
+            found => {
+                let named = selection.variable.as_deref() == Some(backend.kind.name());
+                if named && probe.visible == 0 {
+                    let why = found.as_ref().map_or_else(|| "no device found".to_owned(), absence);
+                    problems.push(format!("{BACKEND}='{}' has no device: {why}", backend.kind));
+                }
+            }
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyaccel::{Kind, Probe};
+
+    fn backend(kind: Kind, probe: Probe) -> Backend {
+        Backend { kind, chosen_by_itself: kind == Kind::CUDA, probe: Some(probe), devices: vec![], checks: vec![] }
+    }
+
+    fn selection(variable: Option<&str>, kind: Option<Kind>, count: Option<u32>) -> Selection {
+        Selection {
+            variable: variable.map(str::to_owned),
+            kind,
+            started: false,
+            count_at_start: None,
+            count_now: count,
+            error: None,
+        }
+    }
+
+    fn masked(name: &'static str) -> Probe {
+        Probe { present: Some(1), ..Probe::absent(Absence::Masked { name, value: "0".to_owned() }) }
+    }
+
+    #[test]
+    fn a_mask_is_a_problem_only_of_a_backend_that_was_named() {
+        let backends = [backend(Kind::HOST, masked("ANYACCEL_HOST_DEVICES"))];
+        assert_eq!(problems(&backends, &selection(None, None, None)), Vec::<String>::new());
+        assert_eq!(
+            problems(&backends, &selection(Some("host"), Some(Kind::HOST), Some(0))),
+            ["ANYACCEL_BACKEND='host' has no device: all devices are hidden by ANYACCEL_HOST_DEVICES='0'"]
+        );
+    }
+
+    #[test]
+    fn a_missing_library_is_no_problem_and_a_bad_variable_always_is() {
+        let missing = Absence::Missing {
+            layer: anyaccel::Layer::Library,
+            subject: "libcuda.so.1".to_owned(),
+            found: "not found".to_owned(),
+        };
+        let cuda = backend(Kind::CUDA, Probe::absent(missing));
+        assert_eq!(why_none(&cuda).as_deref(), Some("libcuda.so.1: not found"));
+        assert!(problems(&[cuda], &selection(None, Some(Kind::CUDA), Some(0))).is_empty());
+
+        let bad = Absence::BadVariable { name: "X", value: "a\nb".to_owned(), expected: "a number" };
+        let found = problems(&[backend(Kind::CUDA, Probe::absent(bad))], &selection(None, None, None));
+        assert_eq!(found, ["X='a b' can't be used: expected a number"]);
+    }
+
+    #[test]
+    fn the_choice_is_told_with_its_reason() {
+        let backends = [backend(Kind::CUDA, Probe::found(1)), backend(Kind::HOST, Probe::found(1))];
+        let told = |variable, kind, count| chosen(&selection(variable, kind, count), &backends);
+        assert_eq!(told(None, Some(Kind::CUDA), Some(1)), "cuda, the first with a device");
+        assert_eq!(told(Some("host"), Some(Kind::HOST), Some(1)), "host, named by ANYACCEL_BACKEND");
+        assert_eq!(told(None, Some(Kind::CUDA), Some(0)), "cuda, which has no device");
+        assert_eq!(told(None, None, None), "none: no accelerator found (host is used only when named)");
+    }
+}
