@@ -31,7 +31,7 @@ fn main() -> anyaccel::Result<()> {
     assert_eq!(sim.live(0).mems, 1);
     hold.release();
     stream.synchronize()?;
-    runtime.empty_cache();
+    runtime.empty_cache()?;
     assert_eq!(sim.live(0).mems, 0);
     assert!(sim.violations().is_empty());
     Ok(())

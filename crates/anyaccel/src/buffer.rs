@@ -3,6 +3,7 @@
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
 use crate::lane::LaneRef;
+use crate::local;
 use crate::port::{Block, HostBlock, Part};
 use crate::runtime::Runtime;
 use crate::stream::Stream;
@@ -118,7 +119,7 @@ impl Buffer {
 
     /// Its address on the device, synthetic on devices whose memory has none; 0 if it has no bytes.
     pub fn address(&self) -> u64 {
-        self.block.as_ref().map_or(0, |block| block.addr)
+        self.block.as_ref().map_or(0, Block::addr)
     }
 
     /// The whole buffer.
@@ -133,6 +134,10 @@ impl Buffer {
     /// [`Error::Range`].
     pub fn slice(&self, range: impl RangeBounds<u64>) -> Result<BufferSlice<'_>> {
         self.all().slice(range)
+    }
+
+    pub(crate) fn block(&self) -> Option<&Block> {
+        self.block.as_ref()
     }
 
     /// Its bytes, once all work on this thread's current stream of its device has ended.
@@ -155,7 +160,7 @@ impl Buffer {
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         self.on(stream)?;
         if let Some(block) = &self.block {
-            block.used_on(&stream.lane);
+            block.used_on(stream.port("Buffer.record_stream")?, &stream.lane)?;
         }
         Ok(())
     }
@@ -198,9 +203,14 @@ impl Runtime {
     /// # Errors
     /// As [`Runtime::alloc`], and those of the device argument.
     pub fn alloc_on<'a>(&self, device: impl Into<DeviceArg<'a>>, bytes: u64) -> Result<Buffer> {
-        let port = self.port("alloc", device.into())?;
-        let block = if bytes == 0 { None } else { Some(port.alloc(bytes)?) };
-        Ok(Buffer { runtime: self.clone(), device: port.device, len: bytes, block })
+        let call = "alloc";
+        let ordinal = self.resolve(call, device.into())?;
+        let port = self.live(call)?.port(ordinal)?;
+        let lane = match local::stream(self.core.key(), ordinal) {
+            Some(lane) => lane,
+            None => port.lanes.default(port)?,
+        };
+        Ok(Buffer { runtime: self.clone(), device: port.device, len: bytes, block: port.alloc(&lane, bytes)? })
     }
 
     /// Device memory on this thread's current device, zeroed in the order of its current stream.

@@ -1,6 +1,7 @@
 //! What can go wrong, one variant for each thing that a caller would treat differently.
 
 use crate::device::Device;
+use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
 use std::fmt;
 use std::panic::Location;
@@ -196,7 +197,7 @@ pub enum Error {
         kind: Kind,
     },
     /// Memory ran out.
-    #[error("{device} out of memory: tried to allocate {requested} bytes; {} free of {total} bytes.", Free(*.free))]
+    #[error("{}", Memory(.device, *.requested, *.free, *.total, .report.as_deref()))]
     OutOfMemory {
         /// Where.
         device: Device,
@@ -206,7 +207,18 @@ pub enum Error {
         free: Option<u64>,
         /// The device's memory in bytes.
         total: u64,
+        /// What the device's cache holds and what to try; `None` for pinned memory.
+        report: Option<Box<OutOfMemory>>,
     },
+    /// Allocator settings that can't be used; those in force stay.
+    #[error("{0}")]
+    Settings(SettingsError),
+    /// A memory fraction outside of 0 to 1.
+    #[error("{0}")]
+    Fraction(FractionError),
+    /// A memory pool that can't be entered.
+    #[error("{0}")]
+    Pool(PoolError),
     /// A host function enqueued on a stream panicked.
     #[error("A host function on stream {stream} of {device} panicked: {message}")]
     HostPanic {
@@ -353,6 +365,8 @@ impl Error {
             | Self::Length { .. }
             | Self::Misaligned { .. }
             | Self::Overlap { .. }
+            | Self::Settings(_)
+            | Self::Fraction(_)
             | Self::Argument { .. } => ErrorClass::Value,
             Self::OutOfMemory { .. } => ErrorClass::OutOfMemory,
             Self::Unsupported { .. } | Self::EventOption { .. } | Self::DTypeUnsupported { .. } => {
@@ -408,13 +422,20 @@ impl fmt::Display for Count {
     }
 }
 
-struct Free(Option<u64>);
+struct Memory<'a>(&'a Device, u64, Option<u64>, u64, Option<&'a OutOfMemory>);
 
-impl fmt::Display for Free {
+impl fmt::Display for Memory<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(free) => write!(f, "{free} bytes"),
-            None => f.write_str("an unknown amount is"),
+        let Self(device, requested, free, total, report) = self;
+        match (report, free) {
+            (Some(report), _) => write!(f, "{device}: {report}"),
+            (None, Some(free)) => {
+                write!(
+                    f,
+                    "{device} out of memory: tried to allocate {requested} bytes; {free} of {total} bytes are free."
+                )
+            }
+            (None, None) => write!(f, "{device} out of memory: tried to allocate {requested} of {total} bytes."),
         }
     }
 }

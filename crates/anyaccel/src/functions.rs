@@ -3,6 +3,7 @@
 use crate::device::{Device, DeviceArg};
 use crate::error::Result;
 use crate::guard::DeviceIndexGuard;
+use crate::memory::MemoryStats;
 use crate::properties::DeviceCapability;
 use crate::runtime::Runtime;
 use crate::stream::Stream;
@@ -99,9 +100,12 @@ pub fn get_memory_info<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<(u64, u6
 }
 
 /// [`Runtime::empty_cache`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
 #[inline]
-pub fn empty_cache() {
-    Runtime::global().empty_cache();
+pub fn empty_cache() -> Result<()> {
+    Runtime::global().empty_cache()
 }
 
 /// [`Runtime::empty_host_cache`] of [`Runtime::global`].
@@ -198,4 +202,76 @@ pub fn set_device_idx<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<()> {
 #[deprecated(note = "Use `current_device_index` instead.")]
 pub fn current_device_idx() -> Result<u32> {
     current_device_index()
+}
+
+/// [`Runtime::memory_stats`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn memory_stats<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<MemoryStats> {
+    Runtime::global().memory_stats(device)
+}
+
+/// [`Runtime::memory_allocated`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn memory_allocated<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<u64> {
+    Runtime::global().memory_allocated(device)
+}
+
+/// [`Runtime::max_memory_allocated`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn max_memory_allocated<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<u64> {
+    Runtime::global().max_memory_allocated(device)
+}
+
+/// [`Runtime::memory_reserved`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn memory_reserved<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<u64> {
+    Runtime::global().memory_reserved(device)
+}
+
+/// [`Runtime::max_memory_reserved`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn max_memory_reserved<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<u64> {
+    Runtime::global().max_memory_reserved(device)
+}
+
+/// [`Runtime::reset_peak_memory_stats`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn reset_peak_memory_stats<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<()> {
+    Runtime::global().reset_peak_memory_stats(device)
+}
+
+/// [`Runtime::reset_accumulated_memory_stats`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn reset_accumulated_memory_stats<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<()> {
+    Runtime::global().reset_accumulated_memory_stats(device)
+}
+
+/// [`Runtime::get_memory_info`] of [`Runtime::global`], under its other name.
+///
+/// # Errors
+/// As there.
+#[inline]
+pub fn mem_get_info<'a, D: Into<DeviceArg<'a>>>(device: D) -> Result<(u64, u64)> {
+    get_memory_info(device)
 }

@@ -31,8 +31,14 @@ pub(crate) struct Lane {
     pub(crate) raw: StreamId,
     pub(crate) priority: i32,
     pub(crate) reserved: bool,
-    /// Which bit of a buffer's uses stands for this lane.
+    /// Which bit of a host block's uses stands for this lane.
     pub(crate) use_bit: u32,
+    /// Which bits of a block's uses stand for this lane.
+    pub(crate) uses: u64,
+    /// Memory that this lane used was given back, and no mark was made since.
+    pub(crate) freed: AtomicBool,
+    /// A mark after the last work on memory that was given back.
+    pub(crate) last_freed: AtomicU64,
     epoch: u64,
     panicked: AtomicBool,
     panic: Mutex<Option<String>>,
@@ -104,6 +110,7 @@ pub(crate) struct Lanes {
     transfer: OnceLock<LaneRef>,
     pools: Box<[Pool]>,
     reserved: Mutex<Reserved>,
+    reserved_made: AtomicU64,
     made: AtomicU64,
     making: Mutex<()>,
 }
@@ -115,7 +122,6 @@ struct Pool {
 
 #[derive(Default)]
 struct Reserved {
-    made: u64,
     alive: Vec<Weak<Lane>>,
     /// Length of `alive` at which the dead ones are next swept out.
     sweep_at: usize,
@@ -135,6 +141,7 @@ impl Lanes {
             transfer: OnceLock::new(),
             pools,
             reserved: Mutex::new(Reserved { sweep_at: 64, ..Reserved::default() }),
+            reserved_made: AtomicU64::new(0),
             made: AtomicU64::new(0),
             making: Mutex::new(()),
         }
@@ -142,7 +149,11 @@ impl Lanes {
 
     fn make(&self, port: &Arc<Port>, id: u64, priority: i32, reserved: bool) -> Result<Lane> {
         let raw = port.create_stream(priority)?;
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let number = self.made.fetch_add(1, Ordering::AcqRel);
+        if number == 1 {
+            // While there was one lane nobody noted what it gave back.
+            self.all().iter().for_each(|lane| lane.freed.store(true, Ordering::Release));
+        }
         Ok(Lane {
             id,
             device: self.device,
@@ -151,11 +162,19 @@ impl Lanes {
             priority,
             reserved,
             use_bit: u32::try_from(number).unwrap_or(SHARED_BIT).min(SHARED_BIT),
+            uses: port.uses_of(raw),
+            freed: AtomicBool::new(false),
+            last_freed: AtomicU64::new(0),
             epoch: fork::epoch(),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
             port: Arc::downgrade(port),
         })
+    }
+
+    /// Whether there was ever more than one lane.
+    pub(crate) fn several(&self) -> bool {
+        self.made.load(Ordering::Acquire) > 1
     }
 
     fn get_or_make(&self, place: &OnceLock<LaneRef>, port: &Arc<Port>, id: u64, priority: i32) -> Result<LaneRef> {
@@ -201,10 +220,9 @@ impl Lanes {
 
     /// A lane that nobody else gets.
     pub(crate) fn reserve(&self, port: &Arc<Port>, priority: i32) -> Result<LaneRef> {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = FIRST_RESERVED + reserved.made;
+        let id = FIRST_RESERVED + self.reserved_made.fetch_add(1, Ordering::Relaxed);
         let lane = Arc::new(self.make(port, id, self.range.clamp(priority), true)?);
-        reserved.made += 1;
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         if reserved.alive.len() >= reserved.sweep_at {
             reserved.alive.retain(|lane| lane.strong_count() > 0);
             reserved.sweep_at = 2 * reserved.alive.len().max(32);

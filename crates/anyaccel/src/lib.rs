@@ -48,12 +48,14 @@ mod lane;
 mod lifecycle;
 mod linked;
 mod local;
+mod memory;
 mod port;
 mod properties;
 mod runtime;
 mod stream;
 mod work;
 
+pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
 pub use anyaccel_hal::{
     self as hal, Check, DType, DTypeSet, DeviceInfo, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,
 };
@@ -67,6 +69,7 @@ pub use functions::*;
 pub use guard::{DeviceIndexGuard, StreamGuard};
 pub use kernel::{Kernel, LaunchArg};
 pub use linked::{Constructor, register_backend};
+pub use memory::{MemPool, MemPoolGuard, MemoryStats};
 pub use properties::DeviceCapability;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stream::{Stream, StreamOptions};

@@ -13,6 +13,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fork::{self, Fenced};
 use crate::local::{self, Key};
+use crate::memory::MemoryRules;
 use crate::port::Port;
 use crate::runtime::{Core, Runtime};
 use crate::{env, linked};
@@ -26,6 +27,7 @@ pub(crate) struct Live {
     pub(crate) driver: Fenced<Arc<dyn Driver>>,
     pub(crate) kind: Kind,
     pub(crate) forever: bool,
+    pub(crate) memory: Arc<MemoryRules>,
     slots: Box<[Slot]>,
 }
 
@@ -62,7 +64,9 @@ impl Live {
         }
         let device = Device::new(self.kind, Some(ordinal));
         let hal = self.driver.open(ordinal).map_err(|fault| Error::from_fault("opening the device", device, fault))?;
-        Ok(slot.port.get_or_init(|| Port::new(hal, device, ordinal, self.forever)))
+        let port = Port::new(hal, device, ordinal, self.forever, self.memory.settings());
+        self.memory.greet(&port);
+        Ok(slot.port.get_or_init(|| port))
     }
 
     /// The devices that are open.
@@ -248,6 +252,7 @@ impl Runtime {
 
     fn bring_up(&self, call: &'static str) -> Result<Live> {
         let Some(Chosen { driver, .. }) = self.core.choose(call)? else { return Err(Error::NoAccelerator) };
+        self.core.memory.read_environment()?;
         let kind = driver.kind();
         if !driver.restartable()
             && let Some(culprit) = fork::inherited(kind)
@@ -264,6 +269,7 @@ impl Runtime {
                 driver: Fenced::new(Arc::clone(driver)),
                 kind,
                 forever: self.core.global,
+                memory: Arc::clone(&self.core.memory),
                 slots: (0..count).map(|_| Slot::default()).collect(),
             }),
             Err(fault) => {

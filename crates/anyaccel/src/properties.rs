@@ -2,6 +2,7 @@
 
 use crate::device::DeviceArg;
 use crate::error::{Error, Result};
+use crate::local;
 use crate::port::convertible;
 use crate::runtime::Runtime;
 use anyaccel_hal::{DTypeSet, DeviceInfo};
@@ -87,8 +88,8 @@ impl Runtime {
         Ok(port.ordinal != peer && port.can_access_peer(peer))
     }
 
-    /// Free and total bytes of a device, all processes together. Where the driver can't tell what is free (OpenCL), the
-    /// total stands for it. May start the runtime.
+    /// Free and total bytes of a device, all processes together. Where the driver can't tell what is free (OpenCL, Metal),
+    /// it is the total less what this process has reserved. May start the runtime.
     /// [`torch.accelerator.get_memory_info`](https://pytorch.org/docs/stable/accelerator.html)
     ///
     /// # Errors
@@ -98,22 +99,31 @@ impl Runtime {
         let port = self.port(call, device.into())?;
         port.reap();
         let info = port.memory_info(call)?;
-        Ok((info.free.unwrap_or(info.total), info.total))
+        let free = info.free.unwrap_or_else(|| info.total.saturating_sub(port.cache.reserved()));
+        Ok((free, info.total))
     }
 
-    /// Gives back device memory that is kept for reuse. While the runtime has not started: nothing.
+    /// Gives back device memory that is kept for reuse, after waiting for the work that uses it. While the runtime has not
+    /// started, and during a capture: nothing.
     /// [`torch.accelerator.empty_cache`](https://pytorch.org/docs/stable/accelerator.html)
-    pub fn empty_cache(&self) {
-        self.reap_all();
+    ///
+    /// # Errors
+    /// The driver's; what it refused to take stays cached.
+    pub fn empty_cache(&self) -> Result<()> {
+        let call = "empty_cache";
+        let Some(live) = self.core.started() else { return Ok(()) };
+        if local::in_host_fn() {
+            return Err(Error::InsideHostFunction { call });
+        }
+        live.open_ports().try_for_each(|port| {
+            port.reap();
+            port.empty_cache(call)
+        })
     }
 
     /// Gives back pinned memory that is kept for reuse. While the runtime has not started: nothing.
     /// [`torch.accelerator.empty_host_cache`](https://pytorch.org/docs/stable/accelerator.html)
     pub fn empty_host_cache(&self) {
-        self.reap_all();
-    }
-
-    fn reap_all(&self) {
         if let Some(live) = self.core.started() {
             live.open_ports().for_each(|port| port.reap());
         }

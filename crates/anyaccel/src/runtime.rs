@@ -8,6 +8,7 @@ use crate::guard::DeviceIndexGuard;
 use crate::lifecycle::{Live, Phase, Source};
 use crate::linked;
 use crate::local;
+use crate::memory::MemoryRules;
 use anyaccel_hal::{Driver, Kind};
 use std::fmt;
 use std::ops::Deref;
@@ -27,6 +28,7 @@ pub(crate) struct Core {
     pub(crate) phase: Mutex<Phase>,
     pub(crate) changed: Condvar,
     pub(crate) deferred: Deferred,
+    pub(crate) memory: Arc<MemoryRules>,
 }
 
 impl Core {
@@ -41,6 +43,7 @@ impl Core {
             phase: Mutex::new(Phase::Fresh),
             changed: Condvar::new(),
             deferred: Deferred::default(),
+            memory: Arc::default(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //! [`retired`], once the work that used it has ended (H4, H5).
 
 mod memory;
+mod native;
 mod order;
 mod retired;
 mod work;
@@ -17,7 +18,10 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::fork::{self, Fenced};
 use crate::lane::Lanes;
+use crate::local;
+use anyaccel_engine::alloc::{Departures, DeviceCache, Ports, Settings};
 use anyaccel_hal::{self as hal, DTypeSet, DeviceInfo, Fault, Kernel, StreamId};
+use native::Native;
 use retired::Retired;
 use std::sync::Arc;
 
@@ -28,21 +32,61 @@ pub(crate) fn convertible(native: DTypeSet) -> DTypeSet {
 
 /// An open device of a runtime.
 pub(crate) struct Port {
-    hal: Fenced<Arc<dyn hal::Device>>,
+    native: Arc<Native>,
+    /// Dropped by hand: the cache gives segments back only if nothing uses them any more.
+    pub(crate) cache: Fenced<DeviceCache>,
     pub(crate) device: Device,
     pub(crate) ordinal: u32,
     pub(crate) lanes: Lanes,
     retired: Retired,
+    epoch: u64,
 }
 
 impl Port {
-    pub(crate) fn new(hal: Arc<dyn hal::Device>, device: Device, ordinal: u32, forever: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        hal: Arc<dyn hal::Device>,
+        device: Device,
+        ordinal: u32,
+        forever: bool,
+        settings: Settings,
+    ) -> Arc<Self> {
         let lanes = Lanes::new(device, ordinal, hal.info().priorities, forever);
-        Arc::new(Self { hal: Fenced::new(hal), device, ordinal, lanes, retired: Retired::default() })
+        let growable = hal.virtual_memory().is_some();
+        let native = Arc::new(Native::new(hal));
+        let ports = Ports {
+            segments: native.clone(),
+            growable: if growable { Some(native.clone()) } else { None },
+            marks: native.clone(),
+        };
+        let cache = DeviceCache::new(ordinal, ports, settings, Departures::ALL);
+        Arc::new(Self {
+            native,
+            cache: Fenced::new(cache),
+            device,
+            ordinal,
+            lanes,
+            retired: Retired::default(),
+            epoch: fork::epoch(),
+        })
+    }
+
+    /// Whether this generation of the process may call the driver now, and no work is left on any lane.
+    fn idle(&self) -> bool {
+        let call = "dropping the device";
+        self.epoch == fork::epoch()
+            && !local::in_host_fn()
+            && self.lanes.all().iter().all(|lane| {
+                let mark = self.mark(call, lane);
+                mark.and_then(|mark| self.ended(call, lane, mark)).unwrap_or(true)
+            })
+    }
+
+    fn hal(&self) -> &dyn hal::Device {
+        &**self.native.hal
     }
 
     pub(crate) fn info(&self) -> &DeviceInfo {
-        self.hal.info()
+        self.hal().info()
     }
 
     /// The element types that can be converted on this device, natively or on the host.
@@ -57,11 +101,18 @@ impl Port {
 
     /// Free bytes, if the driver tells, and all bytes.
     pub(crate) fn memory_info(&self, call: &'static str) -> Result<hal::MemoryInfo> {
-        self.hal.memory_info().map_err(|fault| self.error(call, fault))
+        self.hal().memory_info().map_err(|fault| self.error(call, fault))
     }
 
     pub(crate) fn create_stream(&self, priority: i32) -> Result<StreamId> {
-        self.hal.create_stream(priority).map_err(|fault| self.error("Stream", fault))
+        let raw = self.hal().create_stream(priority).map_err(|fault| self.error("Stream", fault))?;
+        self.native.add_stream(raw);
+        Ok(raw)
+    }
+
+    /// The bit that stands for a stream of this device in the uses of its blocks.
+    pub(crate) fn uses_of(&self, raw: StreamId) -> u64 {
+        self.cache.use_of(raw.0).0
     }
 
     /// Gives a stream back once its work has ended. For [`Lane`](crate::lane::Lane)'s drop alone.
@@ -74,20 +125,20 @@ impl Port {
         call: &'static str,
         read: impl FnOnce(&dyn hal::Telemetry) -> Result<T, Fault>,
     ) -> Result<T> {
-        let sensors = self.hal.telemetry().ok_or(Error::Unsupported { what: call, device: self.device })?;
+        let sensors = self.hal().telemetry().ok_or(Error::Unsupported { what: call, device: self.device })?;
         read(sensors).map_err(|fault| self.error(call, fault))
     }
 
     pub(crate) fn can_access_peer(&self, ordinal: u32) -> bool {
-        self.hal.peers().is_some_and(|peers| peers.can_access(ordinal))
+        self.hal().peers().is_some_and(|peers| peers.can_access(ordinal))
     }
 
     pub(crate) fn has_native_events(&self) -> bool {
-        self.hal.native_events().is_some()
+        self.hal().native_events().is_some()
     }
 
     pub(crate) fn builtin(&self, number: u32) -> Option<Kernel> {
-        self.hal.builtin(number)
+        self.hal().builtin(number)
     }
 }
 
@@ -100,7 +151,8 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn host(port: Arc<Port>, kernel: hal::HostKernel) -> Result<Self> {
-        let kernels = port.hal.kernels().ok_or(Error::Unsupported { what: "loading a kernel", device: port.device })?;
+        let kernels =
+            port.hal().kernels().ok_or(Error::Unsupported { what: "loading a kernel", device: port.device })?;
         // SAFETY: H15 is the duty of launch's caller; loading itself runs nothing.
         let raw = unsafe { kernels.load(hal::KernelSource::Host(kernel)) }
             .map_err(|fault| port.error("loading a kernel", fault))?;
@@ -118,6 +170,12 @@ impl Drop for Loaded {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        self.retired.let_go();
+        if self.idle() {
+            self.reap();
+        } else {
+            // Work is under way: memory goes with the native device (H25), not before it.
+            self.native.close();
+            self.retired.let_go();
+        }
     }
 }

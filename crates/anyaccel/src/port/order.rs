@@ -23,7 +23,7 @@ impl Drop for Recorded {
             && self.epoch == fork::epoch()
         {
             // SAFETY: H1: the stamp is this value's own, dropped once.
-            unsafe { self.port.hal.drop_stamp(stamp) };
+            unsafe { self.port.hal().drop_stamp(stamp) };
         }
     }
 }
@@ -33,7 +33,7 @@ impl Port {
     #[inline]
     pub(crate) fn mark(&self, call: &'static str, lane: &Lane) -> Result<u64> {
         // SAFETY: H1: a borrowed lane is a live stream.
-        match unsafe { self.hal.mark(lane.raw) } {
+        match unsafe { self.hal().mark(lane.raw) } {
             Ok(Mark::At(mark)) => Ok(mark),
             Ok(Mark::Captured(_)) => Err(Error::Unsupported { what: call, device: self.device }),
             Err(fault) => Err(self.error(call, fault)),
@@ -48,7 +48,7 @@ impl Port {
         if timing {
             // The stamp comes first, so that an ended mark means a known time (H6, H17).
             // SAFETY: H1: a borrowed lane is a live stream.
-            let stamp = unsafe { self.hal.stamp(lane.raw) }.map_err(|fault| self.error(call, fault))?;
+            let stamp = unsafe { self.hal().stamp(lane.raw) }.map_err(|fault| self.error(call, fault))?;
             recorded.stamp = Some(stamp);
         }
         recorded.mark = self.mark(call, lane)?;
@@ -59,7 +59,7 @@ impl Port {
     pub(crate) fn elapsed_ns(&self, from: &Recorded, to: &Recorded) -> Result<i64> {
         let (Some(a), Some(b)) = (from.stamp, to.stamp) else { return Err(Error::EventTimingDisabled) };
         // SAFETY: H1: the stamps belong to the borrowed records, of this device by the caller's check.
-        unsafe { self.hal.elapsed_ns(a, b) }.map_err(|fault| match fault.kind {
+        unsafe { self.hal().elapsed_ns(a, b) }.map_err(|fault| match fault.kind {
             FaultKind::NotReady => Error::EventNotCompleted,
             _ => self.error("Event.elapsed_time", fault),
         })
@@ -69,7 +69,7 @@ impl Port {
     #[inline]
     pub(crate) fn ended(&self, call: &'static str, lane: &Lane, mark: u64) -> Result<bool> {
         // SAFETY: H1: a borrowed lane is a live stream.
-        match unsafe { self.hal.completed(lane.raw) } {
+        match unsafe { self.hal().completed(lane.raw) } {
             Ok(completed) => Ok(completed >= mark),
             Err(fault) => Err(self.error(call, fault)),
         }
@@ -85,7 +85,7 @@ impl Port {
         mode: WaitMode,
     ) -> Result<bool> {
         // SAFETY: H1: a borrowed lane is a live stream, and its marks come from `mark` above.
-        match unsafe { self.hal.wait_host(lane.raw, until, deadline, mode) } {
+        match unsafe { self.hal().wait_host(lane.raw, until, deadline, mode) } {
             Ok(waited) => Ok(waited == Waited::Ended),
             Err(fault) => Err(self.error(call, fault)),
         }
@@ -99,7 +99,7 @@ impl Port {
             return Ok(());
         }
         // SAFETY: H1: both lanes are borrowed, hence live; the mark came from `of`.
-        match unsafe { self.hal.wait(lane.raw, of.raw, Mark::At(mark)) } {
+        match unsafe { self.hal().wait(lane.raw, of.raw, Mark::At(mark)) } {
             Ok(()) => Ok(()),
             Err(fault) if fault.kind == FaultKind::Unsupported => self.wait_parked(lane, of_port, of, mark),
             Err(fault) => Err(self.error(call, fault)),
@@ -144,12 +144,12 @@ impl Port {
     pub(crate) fn host_call(&self, call: &'static str, lane: &Lane, function: HostFn) -> Result<()> {
         // SAFETY: H1: a borrowed lane is a live stream. H13: HostFn::new contains panics, and the face refuses calls
         // from inside host functions.
-        unsafe { self.hal.host_call(lane.raw, function) }.map_err(|fault| self.error(call, fault))
+        unsafe { self.hal().host_call(lane.raw, function) }.map_err(|fault| self.error(call, fault))
     }
 
     /// The vendor's stream.
     pub(crate) fn native_stream(&self, lane: &Lane) -> u64 {
         // SAFETY: H1: a borrowed lane is a live stream.
-        unsafe { self.hal.native_stream(lane.raw) }
+        unsafe { self.hal().native_stream(lane.raw) }
     }
 }

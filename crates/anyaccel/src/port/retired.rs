@@ -2,7 +2,7 @@
 //!
 //! # Protocol
 //!
-//! Dropping a block, a host block, a kernel or a lane puts it into the *inbox*, from any thread, without a driver call,
+//! Device memory is the cache's business. Dropping a host block, a kernel or a lane puts it into the *inbox*, from any thread, without a driver call,
 //! so that it is legal in a host function too (H13). [`Port::reap`], which every drop and allocation outside of host
 //! functions calls, takes the inbox: it marks the lanes that used the thing and puts it into the queue of one of them.
 //! A thing at the front of its queue whose mark has ended moves to the queue of its next lane, or, after the last, is
@@ -17,7 +17,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is to be freed.
 pub(super) enum What {
-    Device(Mem),
     Pinned(Mem),
     Host(#[allow(dead_code, reason = "kept for its drop")] Box<[u64]>),
     Kernel(Kernel),
@@ -134,9 +133,7 @@ impl Port {
             self.free_now(what);
         }
         for raw in destroy {
-            // SAFETY: H1: its lane is gone, no queue names it, and it is destroyed once, since it has left `fading`.
-            // A fault leaves the native stream to the driver's end.
-            let _left = unsafe { self.hal.destroy_stream(raw) };
+            self.native.destroy_stream(raw);
         }
     }
 
@@ -156,7 +153,7 @@ impl Port {
 
     fn raw_mark(&self, raw: StreamId) -> Option<u64> {
         // SAFETY: H1: the caller holds a lane of this stream, or it is in `leaving`, hence not yet destroyed.
-        match unsafe { self.hal.mark(raw) } {
+        match unsafe { self.hal().mark(raw) } {
             Ok(Mark::At(mark)) => Some(mark),
             Ok(Mark::Captured(_)) | Err(_) => None,
         }
@@ -165,25 +162,21 @@ impl Port {
     fn raw_completed(&self, raw: StreamId) -> u64 {
         // SAFETY: H1: a stream named by a queue is alive or in `fading`, hence not yet destroyed.
         // A driver that can't say has nothing more to run (H20).
-        unsafe { self.hal.completed(raw) }.unwrap_or(u64::MAX)
+        unsafe { self.hal().completed(raw) }.unwrap_or(u64::MAX)
     }
 
     fn free_now(&self, what: What) {
         // A fault while freeing has nobody to go to: the memory stays with the driver.
         match what {
-            What::Device(mem) => {
-                // SAFETY: H1, H4: its block is gone and every lane that used it has passed a later mark.
-                let _left = unsafe { self.hal.free(mem) };
-            }
             What::Pinned(mem) => {
-                if let Some(pinned) = self.hal.pinned() {
+                if let Some(pinned) = self.hal().pinned() {
                     // SAFETY: H1, H5: as above.
                     let _left = unsafe { pinned.free(mem) };
                 }
             }
             What::Host(bytes) => drop(bytes),
             What::Kernel(kernel) => {
-                if let Some(kernels) = self.hal.kernels() {
+                if let Some(kernels) = self.hal().kernels() {
                     // SAFETY: H1: its owner is gone, and launches before the mark have ended.
                     unsafe { kernels.unload(kernel) };
                 }

@@ -23,33 +23,34 @@ impl Port {
     /// Fills a part; the pattern is one that the device has, and the part is aligned to it (H14).
     #[inline]
     pub(crate) fn fill(&self, lane: &Lane, dst: Part<'_>, pattern: Pattern) -> Result<()> {
-        dst.block.used_on(lane);
+        dst.block.used_on(self, lane)?;
         // SAFETY: H1, H4: lane and block are borrowed and the part lies in the block. H14 by the caller's check.
-        self.done("Stream.fill", unsafe { self.hal.fill(lane.raw, dst.place(), pattern, dst.len) })
+        self.done("Stream.fill", unsafe { self.hal().fill(lane.raw, dst.place(), pattern, dst.len) })
     }
 
     /// Stores at most 64 bytes.
     #[inline]
     pub(crate) fn write(&self, lane: &Lane, dst: Part<'_>, bytes: &[u8]) -> Result<()> {
-        dst.block.used_on(lane);
+        dst.block.used_on(self, lane)?;
         // SAFETY: H1, H4: as in `fill`; the lengths were compared by the caller.
-        self.done("Stream.write", unsafe { self.hal.write(lane.raw, dst.place(), bytes) })
+        self.done("Stream.write", unsafe { self.hal().write(lane.raw, dst.place(), bytes) })
     }
 
     /// Copies within this device.
     #[inline]
     pub(crate) fn copy(&self, lane: &Lane, dst: Part<'_>, src: Part<'_>) -> Result<()> {
-        dst.block.used_on(lane);
-        src.block.used_on(lane);
+        dst.block.used_on(self, lane)?;
+        src.block.used_on(self, lane)?;
         let (to, from) = (End::Device(dst.place()), End::Device(src.place()));
         // SAFETY: H1, H4: as in `fill`, for both parts, which are equally long and don't overlap.
-        self.done("Stream.copy", unsafe { self.hal.copy(lane.raw, to, from, dst.len) })
+        self.done("Stream.copy", unsafe { self.hal().copy(lane.raw, to, from, dst.len) })
     }
 
     /// Copies from a peer's memory to this device's.
     pub(crate) fn copy_peer(&self, lane: &Lane, dst: Part<'_>, from: u32, src: Part<'_>) -> Result<()> {
-        let peers = self.hal.peers().ok_or(Error::Unsupported { what: "Stream.copy", device: self.device })?;
-        dst.block.used_on(lane);
+        let peers = self.hal().peers().ok_or(Error::Unsupported { what: "Stream.copy", device: self.device })?;
+        dst.block.used_on(self, lane)?;
+        src.block.used_on(self, lane)?;
         // SAFETY: H1, H4, H28: both blocks are borrowed, and the parts lie in them.
         self.done("Stream.copy", unsafe { peers.copy(lane.raw, dst.place(), from, src.place(), dst.len) })
     }
@@ -57,21 +58,21 @@ impl Port {
     /// Copies from host memory that frees itself after the copy.
     #[inline]
     pub(crate) fn upload(&self, lane: &Lane, dst: Part<'_>, src: &HostBlock, at: usize) -> Result<()> {
-        dst.block.used_on(lane);
+        dst.block.used_on(self, lane)?;
         src.used_on(lane);
         let from = src.end(at, dst.len);
         // SAFETY: H1, H4 as in `fill`. H5: the block lives until a later mark of this lane, and its owner waits for
         // this copy before it hands out a mutable view.
-        self.done("Stream.upload", unsafe { self.hal.copy(lane.raw, End::Device(dst.place()), from, dst.len) })
+        self.done("Stream.upload", unsafe { self.hal().copy(lane.raw, End::Device(dst.place()), from, dst.len) })
     }
 
     /// Copies from host memory that another device pinned, by its address. The block is kept until the copy has ended:
     /// it knows nothing of this device's lanes, so a host function holds it.
     pub(crate) fn upload_foreign(&self, lane: &Lane, dst: Part<'_>, src: HostBlock) -> Result<()> {
-        dst.block.used_on(lane);
+        dst.block.used_on(self, lane)?;
         let from = End::Host(HostPtr(src.ptr()));
         // SAFETY: H1, H4 as in `fill`. H5: the host function after the copy owns the block.
-        self.done("Stream.copy", unsafe { self.hal.copy(lane.raw, End::Device(dst.place()), from, dst.len) })?;
+        self.done("Stream.copy", unsafe { self.hal().copy(lane.raw, End::Device(dst.place()), from, dst.len) })?;
         let mut kept = Some(src);
         self.host_call("Stream.copy", lane, HostFn::new(move |_| local::as_host_fn(|| drop(kept.take()))))
     }
@@ -79,34 +80,34 @@ impl Port {
     /// Copies to host memory that frees itself after the copy.
     #[inline]
     pub(crate) fn download(&self, lane: &Lane, dst: &HostBlock, at: usize, src: Part<'_>) -> Result<()> {
-        src.block.used_on(lane);
+        src.block.used_on(self, lane)?;
         dst.used_on(lane);
         let to = dst.end(at, src.len);
         // SAFETY: H1, H4 as in `fill`. H5: the block lives until a later mark of this lane, and its owner waits for
         // this copy before it hands out any view.
-        self.done("Stream.download", unsafe { self.hal.copy(lane.raw, to, End::Device(src.place()), src.len) })
+        self.done("Stream.download", unsafe { self.hal().copy(lane.raw, to, End::Device(src.place()), src.len) })
     }
 
     /// Copies from borrowed memory and waits.
     pub(crate) fn upload_now(&self, lane: &Lane, dst: Part<'_>, src: &[u8]) -> Result<()> {
-        dst.block.used_on(lane);
+        dst.block.used_on(self, lane)?;
         let from = HostPtr(src.as_ptr().cast_mut());
         // SAFETY: H1, H4 as in `fill`. H5: the slice is borrowed until this function returns, which is after the copy
         // has ended (a lost device ends all work, H20); a source is only read.
         self.done("Stream.upload", unsafe {
-            self.hal.copy(lane.raw, End::Device(dst.place()), End::Host(from), dst.len)
+            self.hal().copy(lane.raw, End::Device(dst.place()), End::Host(from), dst.len)
         })?;
         self.wait_borrowed("Stream.upload", lane)
     }
 
     /// Copies to borrowed memory and waits.
     pub(crate) fn download_now(&self, lane: &Lane, dst: &mut [u8], src: Part<'_>) -> Result<()> {
-        src.block.used_on(lane);
+        src.block.used_on(self, lane)?;
         let to = HostPtr(dst.as_mut_ptr());
         // SAFETY: H1, H4 as in `fill`. H5: the slice is borrowed mutably until this function returns, which is after
         // the copy has ended (H20 as above).
         self.done("Stream.download", unsafe {
-            self.hal.copy(lane.raw, End::Host(to), End::Device(src.place()), src.len)
+            self.hal().copy(lane.raw, End::Host(to), End::Device(src.place()), src.len)
         })?;
         self.wait_borrowed("Stream.download", lane)
     }
@@ -145,7 +146,7 @@ impl Port {
         for (to, from) in raw.iter_mut().zip(args) {
             *to = match from {
                 LaunchPart::Part(part) => {
-                    part.block.used_on(lane);
+                    part.block.used_on(self, lane)?;
                     Arg::Place { place: part.place(), len: part.len }
                 }
                 LaunchPart::Bytes(bytes) => Arg::Bytes(bytes),
@@ -153,6 +154,6 @@ impl Port {
             };
         }
         // SAFETY: H1, H4: lane and blocks are borrowed, places lie in them. H15 is this function's own condition.
-        self.done(call, unsafe { self.hal.launch(lane.raw, kernel, launch, &raw[..args.len()]) })
+        self.done(call, unsafe { self.hal().launch(lane.raw, kernel, launch, &raw[..args.len()]) })
     }
 }

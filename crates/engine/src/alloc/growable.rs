@@ -113,7 +113,7 @@ impl DeviceCache {
                         // An eighth more than the device has, so that pages can move to the end of the range.
                         let len = (heap.total + heap.total / 8).next_multiple_of(unit);
                         let result;
-                        (heap, result) = self.outside(heap, || port.reserve(len, unit));
+                        (heap, result) = self.outside(heap, || port.reserve(len, unit, request.stream));
                         match result {
                             Ok(raw) => {
                                 let id = heap.take_in(raw, shelf, unit, Life::Unmapped);

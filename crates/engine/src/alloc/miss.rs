@@ -131,7 +131,7 @@ impl DeviceCache {
         }
         let before = heap.counters.ended();
         heap.in_flight += request.segment;
-        let (mut heap, result) = self.outside(heap, || self.ports.segments.alloc(request.segment));
+        let (mut heap, result) = self.outside(heap, || self.ports.segments.alloc(request.segment, request.stream));
         heap.in_flight -= request.segment;
         match result {
             Ok(raw) if heap.closed => {

@@ -51,11 +51,14 @@ impl std::error::Error for PortError {}
 
 /// Raw memory of one device.
 pub trait Segments: Send + Sync {
-    /// Takes `len` bytes. `Ok` means that the memory is backed.
+    /// Takes `len` bytes for blocks of `stream`. `Ok` means that the memory is backed.
+    ///
+    /// Blocks are reused in the order of that stream without any mark, so its work may still use the segment when
+    /// [`free`](Segments::free) comes: the port waits for that stream then. Uses by others were waited for.
     ///
     /// # Errors
     /// [`PortError::OutOfMemory`] if there is no room, else what the backend says.
-    fn alloc(&self, len: u64) -> Result<RawSegment, PortError>;
+    fn alloc(&self, len: u64, stream: u64) -> Result<RawSegment, PortError>;
 
     /// Gives a segment back. May wait for the device.
     ///
@@ -69,11 +72,12 @@ pub trait Segments: Send + Sync {
 
 /// Address space that is mapped piece by piece: what growable segments are made of.
 pub trait Virtual: Send + Sync {
-    /// Reserves `len` bytes of address space, a multiple of `unit`; nothing is mapped yet.
+    /// Reserves `len` bytes of address space, a multiple of `unit`, for blocks of `stream`; nothing is mapped yet. As for
+    /// segments, [`unmap`](Virtual::unmap) waits for that stream.
     ///
     /// # Errors
     /// What the backend says.
-    fn reserve(&self, len: u64, unit: u64) -> Result<RawSegment, PortError>;
+    fn reserve(&self, len: u64, unit: u64, stream: u64) -> Result<RawSegment, PortError>;
 
     /// Gives a range back, of which nothing is mapped any more.
     ///

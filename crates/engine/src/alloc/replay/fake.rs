@@ -88,7 +88,7 @@ impl Inner {
 }
 
 impl Segments for FakeDevice {
-    fn alloc(&self, len: u64) -> Result<RawSegment, PortError> {
+    fn alloc(&self, len: u64, _stream: u64) -> Result<RawSegment, PortError> {
         let mut inner = self.inner();
         if len > self.total - inner.used {
             self.log(|d| format!("X{d}:{len}"));
@@ -112,7 +112,7 @@ impl Segments for FakeDevice {
 }
 
 impl Virtual for FakeDevice {
-    fn reserve(&self, len: u64, _unit: u64) -> Result<RawSegment, PortError> {
+    fn reserve(&self, len: u64, _unit: u64, _stream: u64) -> Result<RawSegment, PortError> {
         let range = self.inner().place(len);
         self.log(|d| format!("R{d}.{}:{len}", range.token));
         Ok(range)

@@ -1,0 +1,250 @@
+//! The engine's ports over a native device: segments, growable ranges and marks.
+//!
+//! # Protocol
+//!
+//! The cache names streams by number and may do so after a stream is gone (a block that it used still waits). `streams`
+//! says which numbers are alive. A call about a stream is made under the read lock, and a stream is destroyed only after
+//! it was taken out under the write lock, so no native call ever names a destroyed stream (H1). A stream that is gone
+//! has ended all its work. Streams of other devices that used this device's memory are known by their own `Native`.
+//!
+//! Once `closed`, nothing is given back piece by piece: the native device frees all of it when it goes (H25).
+
+use crate::fork::Fenced;
+use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, RawSegment, Segments, Virtual};
+use anyaccel_hal::{self as hal, Fault, FaultKind, Mark, Mem, Range, StreamId, Until, WaitMode};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+
+enum Owner {
+    Own,
+    Foreign(Weak<Native>),
+}
+
+/// A native device as the engine sees it.
+pub(super) struct Native {
+    pub(super) hal: Fenced<Arc<dyn hal::Device>>,
+    streams: RwLock<HashMap<u64, Owner>>,
+    /// The stream that each segment or range was taken for, and the range's handle.
+    taken: Mutex<HashMap<u64, Taken>>,
+    closed: AtomicBool,
+}
+
+#[derive(Clone, Copy)]
+struct Taken {
+    stream: u64,
+    range: Option<Range>,
+}
+
+impl Native {
+    pub(super) fn new(hal: Arc<dyn hal::Device>) -> Self {
+        Self {
+            hal: Fenced::new(hal),
+            streams: RwLock::default(),
+            taken: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    fn streams(&self) -> RwLockReadGuard<'_, HashMap<u64, Owner>> {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream of this device is there.
+    pub(super) fn add_stream(&self, raw: StreamId) {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(raw.0, Owner::Own);
+    }
+
+    /// A stream of another device uses memory of this one.
+    pub(super) fn add_foreign(&self, raw: StreamId, owner: &Arc<Native>) {
+        if !self.streams().contains_key(&raw.0) {
+            let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+            streams.entry(raw.0).or_insert_with(|| Owner::Foreign(Arc::downgrade(owner)));
+        }
+    }
+
+    /// A stream goes, with all its work ended: destroyed once nobody can name it any more.
+    pub(super) fn destroy_stream(&self, raw: StreamId) {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(&raw.0);
+        // SAFETY: H1: its lane is gone, its work has ended, and calls by number no longer reach it. Once: it is removed
+        // from the retired list by the caller. A fault leaves the native stream to the driver's end.
+        let _left = unsafe { self.hal.destroy_stream(raw) };
+    }
+
+    /// Calls about a stream if it is alive, else answers `gone`.
+    fn about<T>(
+        &self,
+        stream: u64,
+        gone: T,
+        own: impl FnOnce(&dyn hal::Device, StreamId) -> Result<T, PortError>,
+        foreign: impl FnOnce(&Native) -> Result<T, PortError>,
+    ) -> Result<T, PortError> {
+        let streams = self.streams();
+        match streams.get(&stream) {
+            Some(Owner::Own) => own(&**self.hal, StreamId(stream)),
+            Some(Owner::Foreign(owner)) => match owner.upgrade() {
+                Some(owner) => {
+                    drop(streams);
+                    foreign(&owner)
+                }
+                None => Ok(gone),
+            },
+            None => Ok(gone),
+        }
+    }
+}
+
+fn port_error(fault: Fault) -> PortError {
+    match fault.kind {
+        FaultKind::OutOfMemory => PortError::OutOfMemory,
+        FaultKind::DeviceLost => PortError::DeviceLost(fault.to_string()),
+        _ => PortError::Failed(fault.to_string()),
+    }
+}
+
+impl Segments for Native {
+    fn alloc(&self, len: u64, stream: u64) -> Result<RawSegment, PortError> {
+        if len > self.hal.info().max_alloc {
+            return Err(PortError::OutOfMemory);
+        }
+        let segment = self.hal.alloc(len).map_err(port_error)?;
+        self.taken().insert(segment.mem.0, Taken { stream, range: None });
+        Ok(RawSegment { token: segment.mem.0, addr: segment.addr, len })
+    }
+
+    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.wait_for_home(segment)?;
+        // SAFETY: H1, H4: the cache gives a segment back once, when no block of it is in use or waits for a mark; the work
+        // of the stream that it was taken for has been waited for just now.
+        unsafe { self.hal.free(Mem(segment.token)) }.map_err(port_error)?;
+        self.taken().remove(&segment.token);
+        Ok(())
+    }
+
+    fn memory(&self) -> DeviceMemory {
+        let total = self.hal.info().memory;
+        match self.hal.memory_info() {
+            Ok(info) => DeviceMemory { total: info.total, free: info.free },
+            Err(_) => DeviceMemory { total, free: None },
+        }
+    }
+}
+
+impl Virtual for Native {
+    fn reserve(&self, len: u64, unit: u64, stream: u64) -> Result<RawSegment, PortError> {
+        let memory = self.hal.virtual_memory().ok_or_else(|| PortError::Failed("no virtual memory".into()))?;
+        if !unit.is_multiple_of(memory.limits().granularity.max(1)) {
+            return Err(PortError::Failed(format!("units of {unit} bytes can't be mapped")));
+        }
+        let (range, segment) = memory.reserve(len).map_err(port_error)?;
+        self.taken().insert(segment.mem.0, Taken { stream, range: Some(range) });
+        Ok(RawSegment { token: segment.mem.0, addr: segment.addr, len })
+    }
+
+    fn release(&self, range: RawSegment) -> Result<(), PortError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (memory, raw) = self.range(range)?;
+        // SAFETY: H1, H4: the cache releases a range once, with nothing mapped in it.
+        unsafe { memory.release(raw) }.map_err(port_error)?;
+        self.taken().remove(&range.token);
+        Ok(())
+    }
+
+    fn map(&self, range: RawSegment, offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+        let (memory, raw) = self.range(range)?;
+        // SAFETY: H1: a range in `ranges` has not been released.
+        unsafe { memory.map(raw, offset, len) }.map_err(port_error)
+    }
+
+    fn unmap(&self, range: RawSegment, offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.wait_for_home(range)?;
+        let (memory, raw) = self.range(range)?;
+        // SAFETY: H1, H4: the cache unmaps units of free blocks, whose work has ended as for `free`.
+        unsafe { memory.unmap(raw, offset, len) }.map_err(port_error)
+    }
+}
+
+impl Native {
+    fn range(&self, range: RawSegment) -> Result<(&dyn hal::VirtualMemory, Range), PortError> {
+        let memory = self.hal.virtual_memory().ok_or_else(|| PortError::Failed("no virtual memory".into()))?;
+        let raw = self.taken().get(&range.token).and_then(|taken| taken.range);
+        Ok((memory, raw.ok_or_else(|| PortError::Failed("no such range".into()))?))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<u64, Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the stream that a segment was taken for.
+    fn wait_for_home(&self, segment: RawSegment) -> Result<(), PortError> {
+        let home = self.taken().get(&segment.token).map(|taken| taken.stream);
+        match home {
+            Some(stream) => match self.mark(stream) {
+                Ok(mark) => self.wait(stream, mark),
+                // A lost device has no work any more (H20).
+                Err(PortError::DeviceLost(_)) => Ok(()),
+                Err(fault) => Err(fault),
+            },
+            None => Ok(()),
+        }
+    }
+}
+
+impl Marks for Native {
+    fn mark(&self, stream: u64) -> Result<u64, PortError> {
+        self.about(
+            stream,
+            0,
+            // SAFETY: H1: alive under the read lock.
+            |hal, raw| match unsafe { hal.mark(raw) } {
+                Ok(Mark::At(mark)) => Ok(mark),
+                Ok(Mark::Captured(_)) => Err(PortError::Failed("the stream is being captured".into())),
+                Err(fault) => Err(port_error(fault)),
+            },
+            |owner| owner.mark(stream),
+        )
+    }
+
+    fn completed(&self, stream: u64) -> Result<u64, PortError> {
+        self.about(
+            stream,
+            u64::MAX,
+            // SAFETY: H1: alive under the read lock.
+            |hal, raw| unsafe { hal.completed(raw) }.map_err(port_error),
+            |owner| owner.completed(stream),
+        )
+    }
+
+    fn wait(&self, stream: u64, mark: u64) -> Result<(), PortError> {
+        // A wait can be long: it holds no lock. The stream can't go meanwhile, since it goes only once its last mark has
+        // ended, and then the wait has ended as well.
+        if self.completed(stream)? >= mark {
+            return Ok(());
+        }
+        let owner = match self.streams().get(&stream) {
+            Some(Owner::Own) => None,
+            Some(Owner::Foreign(owner)) => match owner.upgrade() {
+                Some(owner) => Some(owner),
+                None => return Ok(()),
+            },
+            None => return Ok(()),
+        };
+        let native = owner.as_deref().unwrap_or(self);
+        // SAFETY: H1: not destroyed before its marks have ended; the mark came from this stream.
+        unsafe { native.hal.wait_host(StreamId(stream), Until::Mark(mark), None, WaitMode::Auto) }
+            .map(|_ended| ())
+            .map_err(port_error)
+    }
+}
