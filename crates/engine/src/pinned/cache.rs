@@ -74,10 +74,10 @@ impl HostCache {
 
     fn miss(&self, state: Guard<'_>, want: Placement, requested: u64) -> Result<HostAllocation, HostAllocError> {
         let (mut state, asked) = self.ask(state);
-        asked.map_err(|fault| HostAllocError::Port { call: "completed", fault })?;
         if let Some(id) = state.take(want) {
             return Ok(state.hand_out(id, requested));
         }
+        asked.map_err(|fault| HostAllocError::Port { call: "completed", fault })?;
         if !state.capturing() {
             state.doom_outgrown(want);
             (state, _) = self.release_doomed(state);
