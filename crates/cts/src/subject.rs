@@ -44,6 +44,13 @@ impl Made {
         Self { driver, lose: None, fail_work: None, complaints: None }
     }
 
+    /// The same handles on another driver, which wraps this one.
+    #[must_use]
+    pub fn with_driver(mut self, driver: Arc<dyn Driver>) -> Self {
+        self.driver = driver;
+        self
+    }
+
     /// The driver.
     pub fn driver(&self) -> Arc<dyn Driver> {
         self.driver.clone()

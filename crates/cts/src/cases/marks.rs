@@ -4,7 +4,7 @@ use crate::case::{Case, Outcome, expect, same, same_bytes};
 use crate::env::Env;
 use crate::lab::Stream;
 use anyaccel_hal::Until;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 pub(super) const CASES: &[Case] = &[
@@ -153,21 +153,24 @@ fn never_fall(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let stream = lab.stream()?;
     let region = lab.memory(1 << 16)?;
-    let over = AtomicBool::new(false);
+    let (over, looks) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let mut highest = 0;
             while !over.load(Ordering::Acquire) {
                 let ended = lab.completed(stream)?;
+                looks.fetch_add(1, Ordering::Relaxed);
                 expect("H9", ended >= highest, "completed not to fall", format!("{ended} after {highest}"))?;
                 highest = ended;
             }
             Ok(())
         });
         let work = || -> Outcome {
-            for _ in 0..300 {
+            let mut rounds = 0;
+            while rounds < 300 || (looks.load(Ordering::Relaxed) < 300 && !watcher.is_finished()) {
                 lab.fill(stream, region, 1)?;
                 lab.mark(stream)?;
+                rounds += 1;
             }
             lab.finish(stream)
         };
