@@ -6,48 +6,48 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use anyaccel_engine::alloc::{Marks, PortError};
 use anyaccel_engine::pinned::{HostAllocation, HostCache, HostPolicy, HostPorts, HostSegments, RawHost};
 
-pub const KIB: u64 = 1 << 10;
-pub const MIB: u64 = 1 << 20;
+pub(crate) const KIB: u64 = 1 << 10;
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// Copies one byte from a pinned address to a place on the device.
-pub struct Copy {
-    pub from: u64,
-    pub to: usize,
+pub(crate) struct Copy {
+    pub(crate) from: u64,
+    pub(crate) to: usize,
 }
 
 #[derive(Default)]
-pub struct Stream {
-    pub enqueued: u64,
-    pub ended: u64,
+pub(crate) struct Stream {
+    pub(crate) enqueued: u64,
+    pub(crate) ended: u64,
     copies: VecDeque<(u64, Copy)>,
 }
 
-pub struct Inner {
-    pub live: BTreeMap<u64, RawHost>,
+pub(crate) struct Inner {
+    pub(crate) live: BTreeMap<u64, RawHost>,
     spare: Vec<(u64, u64)>,
     top: u64,
     token: u64,
-    pub peak: u64,
-    pub budget: u64,
-    pub streams: BTreeMap<u64, Stream>,
+    pub(crate) peak: u64,
+    pub(crate) budget: u64,
+    pub(crate) streams: BTreeMap<u64, Stream>,
     /// Every call so far: name and argument.
-    pub calls: Vec<(&'static str, u64)>,
+    pub(crate) calls: Vec<(&'static str, u64)>,
     /// The call to fail, counted from 0, and how.
-    pub fail: Option<(usize, PortError)>,
+    pub(crate) fail: Option<(usize, PortError)>,
     /// What lies at pinned addresses, and on the device.
-    pub bytes: BTreeMap<u64, u8>,
-    pub device: BTreeMap<usize, u8>,
+    pub(crate) bytes: BTreeMap<u64, u8>,
+    pub(crate) device: BTreeMap<usize, u8>,
 }
 
 /// The port, and the device behind it.
-pub struct Fake {
+pub(crate) struct Fake {
     inner: Mutex<Inner>,
     /// A cache whose lock must be free during each call.
     watched: OnceLock<Weak<HostCache>>,
 }
 
 impl Fake {
-    pub fn new(budget: u64) -> Arc<Fake> {
+    pub(crate) fn new(budget: u64) -> Arc<Fake> {
         Arc::new(Fake {
             inner: Mutex::new(Inner {
                 live: BTreeMap::new(),
@@ -67,26 +67,26 @@ impl Fake {
     }
 
     /// A cache over this port. Each call asks for its statistics, which hangs if the lock is held.
-    pub fn cache(self: &Arc<Fake>, policy: HostPolicy) -> Arc<HostCache> {
+    pub(crate) fn cache(self: &Arc<Fake>, policy: HostPolicy) -> Arc<HostCache> {
         let cache = Arc::new(HostCache::new(HostPorts { segments: self.clone(), marks: self.clone() }, policy));
         let _ = self.watched.set(Arc::downgrade(&cache));
         cache
     }
 
-    pub fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.inner().live.values().map(|raw| raw.len).sum()
     }
 
-    pub fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.inner().calls.len()
     }
 
     /// Enqueues work on a stream; returns a mark behind it.
-    pub fn enqueue(&self, stream: u64, copy: Option<Copy>) -> u64 {
+    pub(crate) fn enqueue(&self, stream: u64, copy: Option<Copy>) -> u64 {
         let mut inner = self.inner();
         let lane = inner.streams.entry(stream).or_default();
         lane.enqueued += 1;
@@ -95,7 +95,7 @@ impl Fake {
     }
 
     /// Runs what is on a stream up to `mark`.
-    pub fn run(&self, stream: u64, mark: u64) {
+    pub(crate) fn run(&self, stream: u64, mark: u64) {
         let inner = &mut *self.inner();
         let lane = inner.streams.entry(stream).or_default();
         lane.ended = lane.ended.max(mark.min(lane.enqueued));
@@ -106,7 +106,7 @@ impl Fake {
         }
     }
 
-    pub fn run_all(&self) {
+    pub(crate) fn run_all(&self) {
         let streams: Vec<u64> = self.inner().streams.keys().copied().collect();
         streams.into_iter().for_each(|stream| self.run(stream, u64::MAX));
     }
@@ -128,7 +128,7 @@ impl Fake {
 impl HostSegments for Fake {
     fn alloc(&self, len: u64) -> Result<RawHost, PortError> {
         let mut inner = self.call("alloc", len)?;
-        assert!(len > 0 && len % 4096 == 0, "{len} is no number of pages");
+        assert!(len > 0 && len.is_multiple_of(4096), "{len} is no number of pages");
         let held: u64 = inner.live.values().map(|raw| raw.len).sum();
         if held + len > inner.budget {
             return Err(PortError::OutOfMemory);
@@ -172,6 +172,6 @@ impl Marks for Fake {
 }
 
 /// Takes memory, which must be there.
-pub fn take(cache: &HostCache, size: u64) -> HostAllocation {
+pub(crate) fn take(cache: &HostCache, size: u64) -> HostAllocation {
     cache.alloc(size).unwrap().unwrap()
 }
