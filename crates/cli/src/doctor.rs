@@ -21,8 +21,8 @@ Example:
 
 JSON (schema anyaccel.doctor.v1):
   version              of anyaccel
-  selection            variable (the value of ANYACCEL_BACKEND or null), kind (or
-                       null), reason
+  selection            variable (the value of ANYACCEL_BACKEND or null), kind
+                       (or null), reason
   backends[]           kind, checks[]
   backends[].checks[]  layer (library, version, device_nodes, permissions, mask,
                        probe), verdict (pass, warn, fail, not_applicable),

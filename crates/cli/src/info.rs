@@ -17,8 +17,8 @@ Example:
 
 JSON (schema anyaccel.info.v1):
   version              of anyaccel
-  selection            variable (the value of ANYACCEL_BACKEND or null), kind (or
-                       null), reason
+  selection            variable (the value of ANYACCEL_BACKEND or null), kind
+                       (or null), reason
   backends[]           kind, chosen_by_itself, visible and present (devices after
                        and before masks, null if unknown), absence (why none is
                        visible, or null), devices[]

@@ -1,6 +1,7 @@
 //! The `anyaccel` command. Each subcommand is a module; [`output`] has the rules of what is printed where, and of exit
 //! codes.
 
+mod cts;
 mod demo;
 mod doctor;
 mod environment;
@@ -43,6 +44,7 @@ enum Command {
     Info(info::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Cts(cts::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,12 +57,14 @@ fn main() -> ExitCode {
         Command::Info(args) => args.json,
         Command::Doctor(args) => args.json,
         Command::Demo(args) => args.json,
+        Command::Cts(args) => args.json,
     };
     let mut output = Output::new(json);
     let result = match &command {
         Command::Info(_) => info::run(&mut output),
         Command::Doctor(_) => doctor::run(&mut output),
         Command::Demo(args) => demo::run(args, &mut output),
+        Command::Cts(args) => cts::run(args, &mut output),
     };
     output.finish(result)
 }

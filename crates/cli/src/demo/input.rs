@@ -104,7 +104,7 @@ impl Input {
 
 /// The length of a file that can be read twice. Files of `/proc` are regular and say that they are empty.
 fn readable_twice(found: &Metadata) -> Option<u64> {
-    (found.is_file() && found.len() > 0).then(|| found.len())
+    (found.is_file() && found.len() > 0).then_some(found.len())
 }
 
 #[cfg(unix)]

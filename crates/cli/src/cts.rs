@@ -1,0 +1,264 @@
+//! `anyaccel cts`: the conformance suite.
+
+use crate::layout::item;
+use crate::output::{Class, Failure, Output};
+use anyaccel::Kind;
+use anyaccel_cts::{
+    CaseReport, Entry, Options, Report, Source, Subject, Tally, Verdict, list, run as run_suite, subjects,
+};
+use serde::Serialize;
+use std::time::Duration;
+
+const LONG: &str = "\
+Runs the conformance suite: cases that prove the numbered rules of the contract
+between runtime and backend, and the sentences of the public one. Prints what
+fails, what is known to be missing, and how many cases passed; with --verbose
+every case.
+
+Example:
+  $ anyaccel cts --backend host
+  $ anyaccel cts --filter 'order.*' --verbose
+  $ anyaccel cts --require host --json | jq '.reports[].cases[] | .id, .verdict'
+  $ anyaccel cts --list
+
+JSON (schema anyaccel.cts.v1):
+  ok         whether all reports are
+  reports[]  subject, kind, seed, absent (why the backend is not here, or null),
+             complaints[] (of the run as a whole), cases[], millis
+  cases[]    id, level (hal or face), rules[], sentences[], verdict (pass, fail,
+             skip, known-gap or stale), millis; a fail has rule, expected, seen; a
+             skip and a stale case have reason; a known gap has reason and failure
+JSON of --list (schema anyaccel.cts-list.v1):
+  promises[] id, source (rule or sentence), text, cases[] (ids), no_case (why none
+             proves it, or null)
+
+Exit code: 0; 1 if a case failed, a known gap has gone, or a required backend is
+not here; 2 for bad arguments.";
+
+/// Run the conformance suite on backends
+#[derive(clap::Args, Debug)]
+#[command(long_about = LONG)]
+pub(crate) struct Args {
+    /// Only this backend, by name; may be repeated [default: all of this build]
+    #[arg(long, value_name = "NAME")]
+    backend: Vec<String>,
+
+    /// Only cases whose id is this, * for any text; may be repeated
+    #[arg(long, value_name = "ID")]
+    filter: Vec<String>,
+
+    /// Fail if this backend has no device here; may be repeated
+    #[arg(long, value_name = "NAME")]
+    require: Vec<String>,
+
+    /// Where random programs begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How long one case may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+
+    /// Stop a backend's run at its first failure
+    #[arg(long)]
+    fail_fast: bool,
+
+    /// Show which cases prove each rule and sentence, and run nothing
+    #[arg(long, conflicts_with_all = ["backend", "filter", "require", "seed", "timeout", "fail_fast", "verbose"])]
+    list: bool,
+
+    /// Print every case
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The document of `cts --json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    /// `anyaccel.cts.v1`.
+    schema: &'static str,
+    /// Whether all reports are good.
+    ok: bool,
+    /// One for each backend.
+    reports: &'a [Report],
+}
+
+/// The document of `cts --list --json`.
+#[derive(Serialize)]
+struct ListDocument {
+    /// `anyaccel.cts-list.v1`.
+    schema: &'static str,
+    /// Every rule and sentence, the rules first.
+    promises: Vec<Entry>,
+}
+
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    if args.list {
+        return tell_list(output);
+    }
+    let subjects = choose(args)?;
+    let options = Options {
+        filter: args.filter.clone(),
+        require: args.require.iter().map(|name| known_kind(name)).collect::<Result<_, _>>()?,
+        seed: args.seed,
+        timeout: Duration::from_secs(args.timeout),
+        fail_fast: args.fail_fast,
+        ..Options::default()
+    };
+    let mut reports = Vec::new();
+    for subject in &subjects {
+        let report = run_suite(subject, &options);
+        if report.cases.is_empty() && !args.filter.is_empty() {
+            let patterns = args.filter.join("', '");
+            let message = format!("no case fits '{patterns}'; see anyaccel cts --list");
+            return Err(Failure::new(Class::Usage, message));
+        }
+        if !output.is_json() {
+            output.text(&if args.verbose { format!("{report}\n") } else { brief(&report) })?;
+        }
+        reports.push(report);
+    }
+    if output.is_json() {
+        let ok = reports.iter().all(Report::is_ok);
+        output.document(&Document { schema: "anyaccel.cts.v1", ok, reports: &reports })?;
+    }
+    conclude(&reports)
+}
+
+/// The backends to examine: those named, or all, and those required.
+fn choose(args: &Args) -> Result<Vec<Subject>, Failure> {
+    let all = subjects::all();
+    let known = || all.iter().map(Subject::name).collect::<Vec<_>>().join(", ");
+    let missing = |name: &String| !all.iter().any(|subject| subject.kind().name() == name);
+    if let Some(name) = args.backend.iter().find(|name| missing(name)) {
+        let message = format!("there is no backend '{name}' to examine; there are: {}", known());
+        return Err(Failure::new(Class::Usage, message));
+    }
+    for name in &args.require {
+        known_kind(name)?;
+    }
+    if let Some(name) = args.require.iter().find(|name| missing(name)) {
+        let message = format!("{name} is required and not in this build; there are: {}", known());
+        return Err(Failure::new(Class::Device, message));
+    }
+    let wanted = |subject: &Subject| {
+        let named = |names: &[String]| names.iter().any(|name| subject.kind().name() == name);
+        args.backend.is_empty() || named(&args.backend) || named(&args.require)
+    };
+    Ok(all.iter().filter(|subject| wanted(subject)).cloned().collect())
+}
+
+fn known_kind(name: &str) -> Result<Kind, Failure> {
+    Kind::KNOWN.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = Kind::KNOWN.into_iter().map(Kind::name).collect();
+        Failure::new(Class::Usage, format!("there is no kind '{name}'; there are: {}", known.join(", ")))
+    })
+}
+
+/// A report without the cases that passed or don't apply.
+fn brief(report: &Report) -> String {
+    let mut text = String::new();
+    for CaseReport { id, verdict, .. } in &report.cases {
+        let (word, said) = match verdict {
+            Verdict::Pass | Verdict::Skip { .. } => continue,
+            Verdict::Fail(failure) => {
+                ("FAIL", format!("{}: expected {}; seen {}", failure.rule, failure.expected, failure.seen))
+            }
+            Verdict::KnownGap { reason, .. } => ("gap", reason.clone()),
+            Verdict::Stale { reason } => ("STALE", format!("passes, but is listed as not yet working: {reason}")),
+        };
+        text.push_str(&format!("{word:<5}  {id}\n"));
+        text.push_str(&item(0, "", 5, &said));
+    }
+    for complaint in &report.complaints {
+        text.push_str(&item(0, "FAIL", 5, complaint));
+    }
+    let Tally { passed, failed, skipped, known_gaps } = report.tally();
+    let took = Duration::from_millis(report.millis);
+    let counts = match &report.absent {
+        Some(why) => format!("not here: {why}"),
+        None => format!("{passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {took:.2?}"),
+    };
+    text.push_str(&item(0, &report.subject, 5, &counts));
+    text
+}
+
+fn conclude(reports: &[Report]) -> Result<(), Failure> {
+    let complaint = reports.iter().flat_map(|report| &report.complaints).next();
+    let failed: Vec<&CaseReport> = reports.iter().flat_map(Report::failures).collect();
+    match (failed.first(), complaint) {
+        (Some(first), _) => {
+            let cases = if failed.len() == 1 { "1 case".to_owned() } else { format!("{} cases", failed.len()) };
+            Err(Failure::new(Class::Wrong, format!("{cases} failed, the first: {}", first.id)))
+        }
+        (None, Some(complaint)) => Err(Failure::new(Class::Wrong, complaint)),
+        (None, None) => Ok(()),
+    }
+}
+
+fn tell_list(output: &mut Output) -> Result<(), Failure> {
+    let promises = list();
+    if output.is_json() {
+        return output.document(&ListDocument { schema: "anyaccel.cts-list.v1", promises });
+    }
+    let mut text = String::new();
+    for entry in &promises {
+        let kind = match entry.source {
+            Source::Rule => "rule",
+            Source::Sentence => "sentence",
+        };
+        text.push_str(&format!("{} ({kind})\n", entry.id));
+        text.push_str(&item(2, "promise", 7, entry.text));
+        match entry.no_case {
+            Some(why) if entry.cases.is_empty() => text.push_str(&item(2, "no case", 7, why)),
+            _ => text.push_str(&item(2, "cases", 7, &entry.cases.join(" "))),
+        }
+    }
+    let proved = promises.iter().filter(|entry| !entry.cases.is_empty()).count();
+    text.push_str(&format!("{proved} of {} promises have cases\n", promises.len()));
+    output.text(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyaccel_cts::Level;
+
+    fn case(id: &str, verdict: Verdict) -> CaseReport {
+        let (rules, sentences) = (vec!["H8".to_owned()], vec![]);
+        CaseReport { id: id.to_owned(), level: Level::Hal, rules, sentences, verdict, millis: 1 }
+    }
+
+    fn report(cases: Vec<CaseReport>, complaints: Vec<String>) -> Report {
+        let (subject, kind) = ("host".to_owned(), "host".to_owned());
+        Report { subject, kind, seed: 1, absent: None, complaints, cases, millis: 10 }
+    }
+
+    fn broken() -> Verdict {
+        let (expected, seen) = ("the fill first".to_owned(), "the copy first".to_owned());
+        Verdict::Fail(anyaccel_cts::Failure { rule: "H8".to_owned(), expected, seen })
+    }
+
+    #[test]
+    fn a_brief_report_has_what_is_wrong_and_the_counts() {
+        let skip = Verdict::Skip { reason: "needs gates".to_owned() };
+        let cases = vec![case("order.a", Verdict::Pass), case("order.b", broken()), case("order.c", skip)];
+        let text = brief(&report(cases, vec![]));
+        assert!(text.contains("order.b") && !text.contains("order.a") && !text.contains("order.c"), "{text}");
+        assert!(text.contains("expected the fill first; seen the copy first"), "{text}");
+        assert!(text.contains("1 passed, 1 failed, 1 skipped"), "{text}");
+    }
+
+    #[test]
+    fn failures_complaints_and_stale_gaps_fail_the_run() {
+        let stale = Verdict::Stale { reason: "slow".to_owned() };
+        assert!(conclude(&[report(vec![case("a", Verdict::Pass)], vec![])]).is_ok());
+        assert!(conclude(&[report(vec![case("a", broken())], vec![])]).is_err());
+        assert!(conclude(&[report(vec![case("a", stale)], vec![])]).is_err());
+        assert!(conclude(&[report(vec![], vec!["cuda is required".to_owned()])]).is_err());
+    }
+}
