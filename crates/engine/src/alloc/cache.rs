@@ -387,7 +387,8 @@ impl DeviceCache {
         let mut heap = self.lock();
         let at = heap.pools.iter().position(|p| p.id == Some(id));
         let route = at.and_then(|at| heap.routes.iter().position(|(p, _)| *p as usize == at));
-        heap.routes.remove(route.ok_or(PoolError::NotOpen(id))?);
+        let (pool, _) = heap.routes.remove(route.ok_or(PoolError::NotOpen(id))?);
+        heap.erase_pool_if_empty(pool);
         Ok(())
     }
 
@@ -399,6 +400,7 @@ impl DeviceCache {
         let mut heap = self.lock();
         let at = heap.pools.iter().position(|p| p.id == Some(id) && p.users > 0).ok_or(PoolError::NotInUse(id))?;
         heap.pools[at].users -= 1;
+        heap.erase_pool_if_empty(at as u32);
         Ok(())
     }
 

@@ -220,10 +220,11 @@ impl Heap {
         id
     }
 
-    /// Forgets a private pool that has neither users nor memory.
+    /// Forgets a private pool that has neither users nor memory, nor an open scope.
     pub(super) fn erase_pool_if_empty(&mut self, pool: u32) {
         let entry = &self.pools[pool as usize];
-        if pool == 0 || entry.gone || entry.users > 0 || entry.visitors > 0 || entry.reserved > 0 || entry.ranges > 0 {
+        let in_use = entry.users > 0 || entry.visitors > 0 || self.routes.iter().any(|r| r.0 == pool);
+        if pool == 0 || entry.gone || in_use || entry.reserved > 0 || entry.ranges > 0 {
             return;
         }
         for half in &entry.halves {

@@ -14,6 +14,14 @@ fn note(fault: &mut Option<PortError>, result: Result<(), PortError>) {
     }
 }
 
+/// The last chance to give something back: a call that fails is made once more.
+fn twice(fault: &mut Option<PortError>, call: impl Fn() -> Result<(), PortError>) {
+    if let Err(first) = call() {
+        fault.get_or_insert(first);
+        note(fault, call());
+    }
+}
+
 impl Heap {
     /// Takes unsplit free blocks off their shelves, for a thread that will give them back.
     fn detach(&mut self, blocks: &[u32]) {
@@ -245,11 +253,11 @@ impl DeviceCache {
             match &self.ports.growable {
                 Some(growable) if seg.unit > 0 => {
                     for (addr, len) in mapped {
-                        note(&mut fault, growable.unmap(seg.raw, addr - seg.raw.addr, len, seg.unit));
+                        twice(&mut fault, || growable.unmap(seg.raw, addr - seg.raw.addr, len, seg.unit));
                     }
-                    note(&mut fault, growable.release(seg.raw));
+                    twice(&mut fault, || growable.release(seg.raw));
                 }
-                _ => note(&mut fault, self.ports.segments.free(seg.raw)),
+                _ => twice(&mut fault, || self.ports.segments.free(seg.raw)),
             }
         }
         self.lock().clear();
