@@ -95,3 +95,23 @@ fn one_out_of_memory_is_retried() {
     assert_eq!((stats.num_alloc_retries, stats.num_ooms, stats.num_host_alloc), (1, 0, 1));
     assert_eq!(block.size, 4 * KIB);
 }
+
+/// A block whose mark can't be made is not handed out: a later call makes the mark, behind whatever came since.
+#[test]
+fn a_failed_mark_is_made_later() {
+    let fake = Fake::new(u64::MAX / 2);
+    let cache = fake.cache(HostPolicy::default());
+    let block = cache.alloc(KIB).unwrap().unwrap();
+    fake.enqueue(1, None);
+    let at = fake.calls();
+    fake.inner().fail = Some((at, PortError::Failed("injected".into())));
+    cache.free_used(block.handle, &[1]).unwrap();
+    assert_eq!(fake.inner().calls[at..], [("mark", 1)]);
+    let late = fake.enqueue(1, None);
+    assert_ne!(cache.alloc(KIB).unwrap().unwrap().addr, block.addr);
+    fake.run(1, late - 1);
+    assert_ne!(cache.alloc(KIB).unwrap().unwrap().addr, block.addr);
+    fake.run(1, late);
+    assert_eq!(cache.alloc(KIB).unwrap().unwrap().addr, block.addr);
+    cache.audit().unwrap();
+}
