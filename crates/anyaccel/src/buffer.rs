@@ -233,8 +233,8 @@ impl Runtime {
         Ok(buffer)
     }
 
-    /// Pinned host memory for this thread's current device, zeroed. Ordinary memory where the device pins none. May start
-    /// the runtime.
+    /// Pinned host memory for this thread's current device, from a cache: it holds what its last user left. Ordinary memory
+    /// where the device pins none. May start the runtime.
     ///
     /// # Errors
     /// As [`Runtime::alloc`].
@@ -310,6 +310,11 @@ impl PinnedBuffer {
     /// The device that it was pinned for.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// The bytes that are held for it: its length, rounded by the cache.
+    pub fn capacity(&self) -> u64 {
+        self.block.as_ref().map_or(0, HostBlock::capacity)
     }
 
     /// Whether it really is pinned; false where the device pins no memory.

@@ -109,9 +109,12 @@ pub fn empty_cache() -> Result<()> {
 }
 
 /// [`Runtime::empty_host_cache`] of [`Runtime::global`].
+///
+/// # Errors
+/// As there.
 #[inline]
-pub fn empty_host_cache() {
-    Runtime::global().empty_host_cache();
+pub fn empty_host_cache() -> Result<()> {
+    Runtime::global().empty_host_cache()
 }
 
 /// [`Runtime::current_stream`] of [`Runtime::global`].

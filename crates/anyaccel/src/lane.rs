@@ -20,8 +20,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// Streams of one pool.
 pub(crate) const POOL: usize = 32;
 const FIRST_RESERVED: u64 = 1 << 32;
-/// The use bit of lanes without one of their own: they stand for all.
-pub(crate) const SHARED_BIT: u32 = 63;
 
 /// One native stream.
 pub(crate) struct Lane {
@@ -31,8 +29,6 @@ pub(crate) struct Lane {
     pub(crate) raw: StreamId,
     pub(crate) priority: i32,
     pub(crate) reserved: bool,
-    /// Which bit of a host block's uses stands for this lane.
-    pub(crate) use_bit: u32,
     /// Which bits of a block's uses stand for this lane.
     pub(crate) uses: u64,
     /// Memory that this lane used was given back, and no mark was made since.
@@ -74,7 +70,7 @@ impl Drop for Lane {
         if self.epoch == fork::epoch()
             && let Some(port) = self.port.upgrade()
         {
-            port.destroy_stream(self.raw, self.use_bit);
+            port.destroy_stream(self.raw);
         }
     }
 }
@@ -161,7 +157,6 @@ impl Lanes {
             raw,
             priority,
             reserved,
-            use_bit: u32::try_from(number).unwrap_or(SHARED_BIT).min(SHARED_BIT),
             uses: port.uses_of(raw),
             freed: AtomicBool::new(false),
             last_freed: AtomicU64::new(0),

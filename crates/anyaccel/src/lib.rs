@@ -69,7 +69,7 @@ pub use functions::*;
 pub use guard::{DeviceIndexGuard, StreamGuard};
 pub use kernel::{Kernel, LaunchArg};
 pub use linked::{Constructor, register_backend};
-pub use memory::{MemPool, MemPoolGuard, MemoryStats};
+pub use memory::{HostMemoryStats, MemPool, MemPoolGuard, MemoryStats};
 pub use properties::DeviceCapability;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stream::{Stream, StreamOptions};

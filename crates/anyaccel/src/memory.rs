@@ -9,6 +9,7 @@ use crate::local;
 use crate::port::Port;
 use crate::runtime::Runtime;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolId, Scope, Settings, Stats};
+use anyaccel_engine::pinned::HostStats;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -83,6 +84,32 @@ impl MemoryStats {
     }
 }
 
+/// The statistics of a device's pinned memory: empty while the runtime has not started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostMemoryStats(Option<Box<HostStats>>);
+
+impl HostMemoryStats {
+    /// Whether there is nothing to tell, since the runtime has not started.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The counters by name of field.
+    pub fn counters(&self) -> Option<&HostStats> {
+        self.0.as_deref()
+    }
+
+    /// The value of a flat key, `allocated_bytes.current` say.
+    pub fn get(&self, key: &str) -> Option<i64> {
+        self.flat().into_iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    /// All flat keys with their values, sorted by key; times in microseconds.
+    pub fn flat(&self) -> Vec<(&'static str, i64)> {
+        self.0.as_ref().map_or(Vec::new(), |stats| stats.flat().to_vec())
+    }
+}
+
 impl Runtime {
     /// The open device that an argument names, for functions that never start anything.
     fn open_port(&self, call: &'static str, device: DeviceArg<'_>) -> Result<Option<&Arc<Port>>> {
@@ -152,6 +179,42 @@ impl Runtime {
     /// Those of the device argument.
     pub fn max_memory_reserved<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<u64> {
         self.statistic("max_memory_reserved", device.into(), |port| peak(&port.cache.stats().reserved_bytes))
+    }
+
+    /// The counters of pinned host memory for a device. Starts nothing: empty while the runtime has not started.
+    /// [`torch.cuda.host_memory_stats`](https://pytorch.org/docs/stable/generated/torch.cuda.memory.host_memory_stats.html)
+    ///
+    /// # Errors
+    /// Those of the device argument.
+    pub fn host_memory_stats<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<HostMemoryStats> {
+        let port = self.open_port("host_memory_stats", device.into())?;
+        let started = self.core.started().is_some();
+        Ok(HostMemoryStats(match port {
+            Some(port) => Some(Box::new(port.host.stats())),
+            None => started.then(Box::default),
+        }))
+    }
+
+    /// Sets every peak of pinned memory to its current value. Starts nothing.
+    ///
+    /// # Errors
+    /// Those of the device argument.
+    pub fn reset_peak_host_memory_stats<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<()> {
+        if let Some(port) = self.open_port("reset_peak_host_memory_stats", device.into())? {
+            port.host.reset_peaks();
+        }
+        Ok(())
+    }
+
+    /// Sets the accumulated counters of pinned memory to 0. Starts nothing.
+    ///
+    /// # Errors
+    /// Those of the device argument.
+    pub fn reset_accumulated_host_memory_stats<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<()> {
+        if let Some(port) = self.open_port("reset_accumulated_host_memory_stats", device.into())? {
+            port.host.reset_accumulated();
+        }
+        Ok(())
     }
 
     /// Sets every peak to its current value. Starts nothing.
@@ -257,7 +320,7 @@ impl Runtime {
         let settings = Settings::parse(text).map_err(Error::Settings)?;
         *self.core.memory.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings.clone());
         if let Some(live) = self.core.started() {
-            live.open_ports().for_each(|port| port.cache.set_settings(settings.clone()));
+            live.open_ports().for_each(|port| port.set_settings(&settings));
         }
         Ok(())
     }

@@ -123,10 +123,16 @@ impl Runtime {
 
     /// Gives back pinned memory that is kept for reuse. While the runtime has not started: nothing.
     /// [`torch.accelerator.empty_host_cache`](https://pytorch.org/docs/stable/accelerator.html)
-    pub fn empty_host_cache(&self) {
-        if let Some(live) = self.core.started() {
-            live.open_ports().for_each(|port| port.reap());
+    ///
+    /// # Errors
+    /// The driver's; what it refused to take stays cached.
+    pub fn empty_host_cache(&self) -> Result<()> {
+        let call = "empty_host_cache";
+        let Some(live) = self.core.started() else { return Ok(()) };
+        if local::in_host_fn() {
+            return Err(Error::InsideHostFunction { call });
         }
+        live.open_ports().try_for_each(|port| port.empty_host_cache(call))
     }
 
     /// Percent of the last interval in which the device worked. May start the runtime.

@@ -3,11 +3,14 @@
 use crate::buffer::{BufferSlice, PinnedBuffer};
 use crate::error::{Error, Result};
 use crate::lane::LaneRef;
-use crate::port::{LaunchPart, Part, Port, SMALL_STAGING};
+use crate::port::{LaunchPart, Part, Port};
 use crate::stream::Stream;
 use anyaccel_hal::{DType, Launch, Pattern, Written};
 use anyaccel_kernels::{Builtin, convert, fill_pattern, histogram};
 use std::sync::Arc;
+
+/// Up to here borrowed bytes are staged; more is copied before the call returns.
+const SMALL_STAGING: usize = 64 << 10;
 
 impl Stream {
     /// Copies between buffers of equal length, on one device or on two of the runtime. Between devices it goes directly
@@ -48,13 +51,19 @@ impl Stream {
         };
         let (up, down) = (lane_on(here)?, lane_on(there)?);
         let own = self.port(call)?;
-        let host = there.alloc_host(to.len as usize)?;
+        let carried = there.alloc_host(to.len as usize)?;
         there.wait(&down, own, &self.lane, own.mark(call, &self.lane)?)?;
-        there.download(&down, &host, 0, from)?;
-        // The destination's driver knows the memory only by its address: it was pinned for the source's.
-        let carried = there.mark(call, &down)?;
-        here.wait(&up, there, &down, carried)?;
-        here.upload_foreign(&up, to, host)?;
+        there.download(&down, &carried, 0, from)?;
+        if here.info().host_ends {
+            // The destination's driver knows the memory only by its address: it was pinned for the source's.
+            here.wait(&up, there, &down, there.mark(call, &down)?)?;
+            here.upload_foreign(&up, to, carried)?;
+        } else {
+            let landed = here.alloc_host(to.len as usize)?;
+            let landed = there.carry(call, &down, carried, landed)?;
+            here.wait(&up, there, &down, there.mark(call, &down)?)?;
+            here.upload(&up, to, &landed, 0)?;
+        }
         own.wait(&self.lane, here, &up, here.mark(call, &up)?)
     }
 
@@ -74,7 +83,7 @@ impl Stream {
         if src.len() > SMALL_STAGING && port.info().host_ends {
             return port.upload_now(&self.lane, to, src);
         }
-        let mut staging = port.alloc_staging(src.len())?;
+        let mut staging = port.alloc_host(src.len())?;
         staging.fill_from(src);
         port.upload(&self.lane, to, &staging, 0)
     }
@@ -92,7 +101,7 @@ impl Stream {
         if port.info().host_ends {
             port.download_now(&self.lane, dst, from)?;
         } else {
-            let staging = port.alloc_staging(dst.len())?;
+            let staging = port.alloc_host(dst.len())?;
             port.download(&self.lane, &staging, 0, from)?;
             self.synchronize()?;
             staging.copy_to(dst);
@@ -182,7 +191,7 @@ impl Stream {
                 port.launch(call, &self.lane, kernel, launch, &[LaunchPart::Part(to), LaunchPart::Bytes(&params)])
             };
         }
-        let mut staging = port.alloc_staging(to.len as usize)?;
+        let mut staging = port.alloc_host(to.len as usize)?;
         fill_pattern::fill(staging.bytes_mut(), pattern);
         port.upload(&self.lane, to, &staging, 0)
     }

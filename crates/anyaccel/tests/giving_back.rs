@@ -77,11 +77,11 @@ fn a_buffer_outlives_the_reserved_stream_that_uses_it() {
     let streams = sim.live(0).streams;
     drop(stream);
     drop(buffer);
-    runtime.empty_host_cache();
+    runtime.empty_host_cache().unwrap();
     assert_eq!((active(&runtime), sim.live(0).streams), (1, streams), "work is pending on both");
     hold.release();
     sim.run();
-    runtime.empty_host_cache();
+    runtime.empty_host_cache().unwrap();
     runtime.empty_cache().unwrap();
     assert_eq!((active(&runtime), sim.live(0).streams), (0, streams - 1));
     assert_eq!(sim.violations(), []);
@@ -116,11 +116,11 @@ fn pinned_memory_lives_until_its_copies_have_ended_and_views_wait() {
     assert!(host.as_slice().is_ok(), "a copy from it only reads");
     assert!(host.as_mut_slice().is_err(), "the copy can't end: the wait is a deadlock, and no view is given out");
     drop(host);
-    runtime.empty_host_cache();
+    runtime.empty_host_cache().unwrap();
     assert_eq!(sim.live(0).pinned, 1);
     hold.release();
     stream.synchronize().unwrap();
-    runtime.empty_host_cache();
+    runtime.empty_host_cache().unwrap();
     assert_eq!(sim.live(0).pinned, 0);
     assert_eq!(device.to_vec().unwrap(), [3; 64]);
     assert_eq!(sim.violations(), []);

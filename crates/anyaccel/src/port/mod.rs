@@ -4,13 +4,15 @@
 //! a borrowed block is live memory (H1, H4), and the methods here are safe. Memory is given back through
 //! [`retired`], once the work that used it has ended (H4, H5).
 
+mod host;
 mod memory;
 mod native;
 mod order;
 mod retired;
 mod work;
 
-pub(crate) use memory::{Block, HostBlock, Part, SMALL_STAGING};
+pub(crate) use host::HostBlock;
+pub(crate) use memory::{Block, Part};
 pub(crate) use order::Recorded;
 pub(crate) use work::LaunchPart;
 
@@ -20,6 +22,7 @@ use crate::fork::{self, Fenced};
 use crate::lane::Lanes;
 use crate::local;
 use anyaccel_engine::alloc::{Departures, DeviceCache, Ports, Settings};
+use anyaccel_engine::pinned::{HostCache, HostPorts};
 use anyaccel_hal::{self as hal, DTypeSet, DeviceInfo, Fault, Kernel, StreamId};
 use native::Native;
 use retired::Retired;
@@ -35,6 +38,7 @@ pub(crate) struct Port {
     native: Arc<Native>,
     /// Dropped by hand: the cache gives segments back only if nothing uses them any more.
     pub(crate) cache: Fenced<DeviceCache>,
+    pub(crate) host: Fenced<HostCache>,
     pub(crate) device: Device,
     pub(crate) ordinal: u32,
     pub(crate) lanes: Lanes,
@@ -58,10 +62,13 @@ impl Port {
             growable: if growable { Some(native.clone()) } else { None },
             marks: native.clone(),
         };
+        let host_ports = HostPorts { segments: native.clone(), marks: native.clone() };
+        let host = HostCache::new(host_ports, native.host_policy(&settings));
         let cache = DeviceCache::new(ordinal, ports, settings, Departures::ALL);
         Arc::new(Self {
             native,
             cache: Fenced::new(cache),
+            host: Fenced::new(host),
             device,
             ordinal,
             lanes,
@@ -115,9 +122,15 @@ impl Port {
         self.cache.use_of(raw.0).0
     }
 
+    /// Puts other settings of the caches in force.
+    pub(crate) fn set_settings(&self, settings: &Settings) {
+        self.cache.set_settings(settings.clone());
+        self.host.set_policy(self.native.host_policy(settings));
+    }
+
     /// Gives a stream back once its work has ended. For [`Lane`](crate::lane::Lane)'s drop alone.
-    pub(crate) fn destroy_stream(&self, raw: StreamId, use_bit: u32) {
-        self.retire_stream(raw, use_bit);
+    pub(crate) fn destroy_stream(&self, raw: StreamId) {
+        self.retire_stream(raw);
     }
 
     pub(crate) fn telemetry<T>(
@@ -175,7 +188,6 @@ impl Drop for Port {
         } else {
             // Work is under way: memory goes with the native device (H25), not before it.
             self.native.close();
-            self.retired.let_go();
         }
     }
 }

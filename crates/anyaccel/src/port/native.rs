@@ -10,7 +10,8 @@
 //! Once `closed`, nothing is given back piece by piece: the native device frees all of it when it goes (H25).
 
 use crate::fork::Fenced;
-use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, RawSegment, Segments, Virtual};
+use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, RawSegment, Segments, Settings, Virtual};
+use anyaccel_engine::pinned::{HostPolicy, HostSegments, RawHost};
 use anyaccel_hal::{self as hal, Fault, FaultKind, Mark, Mem, Range, StreamId, Until, WaitMode};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,8 @@ pub(super) struct Native {
     streams: RwLock<HashMap<u64, Owner>>,
     /// The stream that each segment or range was taken for, and the range's handle.
     taken: Mutex<HashMap<u64, Taken>>,
+    /// Ordinary host memory that stands in for pinned memory, by address.
+    ordinary: Mutex<HashMap<u64, Box<[u64]>>>,
     closed: AtomicBool,
 }
 
@@ -42,6 +45,7 @@ impl Native {
             hal: Fenced::new(hal),
             streams: RwLock::default(),
             taken: Mutex::default(),
+            ordinary: Mutex::default(),
             closed: AtomicBool::new(false),
         }
     }
@@ -65,6 +69,13 @@ impl Native {
             let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
             streams.entry(raw.0).or_insert_with(|| Owner::Foreign(Arc::downgrade(owner)));
         }
+    }
+
+    /// The streams of this device that are not destroyed.
+    pub(super) fn own_streams(&self) -> Vec<StreamId> {
+        let streams = self.streams();
+        let own = streams.iter().filter(|(_, owner)| matches!(owner, Owner::Own));
+        own.map(|(&raw, _)| StreamId(raw)).collect()
     }
 
     /// A stream goes, with all its work ended: destroyed once nobody can name it any more.
@@ -94,6 +105,16 @@ impl Native {
                 None => Ok(gone),
             },
             None => Ok(gone),
+        }
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        if self.closed.load(Ordering::Acquire) {
+            // Copies under way may still use it, and nobody will hear of their end.
+            let ordinary = self.ordinary.get_mut().unwrap_or_else(PoisonError::into_inner);
+            ordinary.drain().for_each(|(_, memory)| std::mem::forget(memory));
         }
     }
 }
@@ -246,5 +267,45 @@ impl Marks for Native {
         unsafe { native.hal.wait_host(StreamId(stream), Until::Mark(mark), None, WaitMode::Auto) }
             .map(|_ended| ())
             .map_err(port_error)
+    }
+}
+
+impl Native {
+    /// How host memory is rounded and kept for this device.
+    pub(super) fn host_policy(&self, settings: &Settings) -> HostPolicy {
+        HostPolicy::from_settings(settings, self.hal.pinned().map_or(1, |pinned| pinned.limits().granularity))
+    }
+}
+
+impl HostSegments for Native {
+    fn alloc(&self, len: u64) -> Result<RawHost, PortError> {
+        let bytes = usize::try_from(len).map_err(|_| PortError::OutOfMemory)?;
+        let Some(pinned) = self.hal.pinned() else {
+            let mut words = Vec::<u64>::new();
+            words.try_reserve_exact(bytes.div_ceil(8)).map_err(|_| PortError::OutOfMemory)?;
+            words.resize(bytes.div_ceil(8), 0);
+            let mut words = words.into_boxed_slice();
+            let addr = words.as_mut_ptr().expose_provenance() as u64;
+            self.ordinary.lock().unwrap_or_else(PoisonError::into_inner).insert(addr, words);
+            return Ok(RawHost { token: 0, addr, len });
+        };
+        let (mem, ptr) = pinned.alloc(len).map_err(port_error)?;
+        // SAFETY: H27: fresh memory, valid for that many bytes, and nobody else's.
+        unsafe { ptr.0.write_bytes(0, bytes) };
+        Ok(RawHost { token: mem.0, addr: ptr.0.expose_provenance() as u64, len })
+    }
+
+    fn free(&self, memory: RawHost) -> Result<(), PortError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match self.hal.pinned() {
+            // SAFETY: H1, H5: the cache gives memory back once, when the copies that used it have ended.
+            Some(pinned) => unsafe { pinned.free(Mem(memory.token)) }.map_err(port_error),
+            None => {
+                drop(self.ordinary.lock().unwrap_or_else(PoisonError::into_inner).remove(&memory.addr));
+                Ok(())
+            }
+        }
     }
 }

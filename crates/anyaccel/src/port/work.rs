@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::local;
 use anyaccel_hal::{Arg, End, Fault, HostFn, HostPtr, Kernel, Launch, Pattern, Until, WaitMode};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An argument of a launch, checked.
@@ -75,6 +76,27 @@ impl Port {
         self.done("Stream.copy", unsafe { self.hal().copy(lane.raw, End::Device(dst.place()), from, dst.len) })?;
         let mut kept = Some(src);
         self.host_call("Stream.copy", lane, HostFn::new(move |_| local::as_host_fn(|| drop(kept.take()))))
+    }
+
+    /// Copies host memory to host memory of another device, by a host function.
+    pub(crate) fn carry(
+        &self,
+        call: &'static str,
+        lane: &Lane,
+        from: HostBlock,
+        to: HostBlock,
+    ) -> Result<Arc<HostBlock>> {
+        let to = Arc::new(to);
+        let mut pair = Some((from, Arc::clone(&to)));
+        let carry = HostFn::new(move |_| {
+            local::as_host_fn(|| {
+                let Some((from, to)) = pair.take() else { return };
+                // SAFETY: H6: the copy into `from` has ended and the one out of `to` has not begun; nobody else has them.
+                unsafe { to.bytes_in_turn() }.copy_from_slice(unsafe { from.bytes_in_turn() });
+            });
+        });
+        self.host_call(call, lane, carry)?;
+        Ok(to)
     }
 
     /// Copies to host memory that frees itself after the copy.
