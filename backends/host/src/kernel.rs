@@ -135,6 +135,8 @@ impl HostDevice {
                 }
                 (Op::Histogram { counts, src: at(1, len)?, len: len as usize }, histogram::split(len))
             }
+            // `builtin` offers no other, so this handle was made up.
+            _ => return Err(invalid(format!("{builtin} is not offered"))),
         };
         if groups < split.chunks() as usize {
             return Err(invalid(format!("{builtin}: {groups} groups for {} chunks", split.chunks())));
