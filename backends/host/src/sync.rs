@@ -10,55 +10,63 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering,
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(not(loom))]
-use std::time::Duration;
+mod imported {
+    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+}
 
+#[cfg(loom)]
+mod imported {
+    pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
+}
+
+use std::sync::PoisonError;
 #[cfg(not(loom))]
-pub(crate) use anyaccel_kit::{Condvar, Guard, Mutex};
+use std::time::Duration;
+use std::time::Instant;
 
-#[cfg(loom)]
-pub(crate) use modelled::{Condvar, Guard, Mutex};
+/// A lock that hands out its content whatever happened to an earlier holder.
+#[derive(Debug)]
+pub(crate) struct Mutex<T>(imported::Mutex<T>);
 
-/// The same as the kit's over loom.
-#[cfg(loom)]
-mod modelled {
-    use loom::sync;
-    use std::sync::PoisonError;
-    use std::time::Instant;
+/// Access to the content of a [`Mutex`].
+pub(crate) type Guard<'a, T> = imported::MutexGuard<'a, T>;
 
-    pub(crate) type Guard<'a, T> = sync::MutexGuard<'a, T>;
-
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> Guard<'_, T> {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        }
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(imported::Mutex::new(value))
     }
 
-    #[derive(Debug)]
-    pub(crate) struct Condvar(sync::Condvar);
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
-    impl Condvar {
-        pub(crate) fn new() -> Self {
-            Self(sync::Condvar::new())
-        }
+/// A condition to sleep on. Wake-ups without cause happen.
+#[derive(Debug)]
+pub(crate) struct Condvar(imported::Condvar);
 
-        pub(crate) fn notify_one(&self) {
-            self.0.notify_one();
-        }
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(imported::Condvar::new())
+    }
 
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
+    pub(crate) fn notify_one(&self) {
+        self.0.notify_one();
+    }
 
-        /// A model has no time: it sleeps until woken.
-        pub(crate) fn wait<'a, T>(&self, guard: Guard<'a, T>, _: Option<Instant>) -> Guard<'a, T> {
-            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Sleeps, at the latest until the deadline.
+    pub(crate) fn wait<'a, T>(&self, guard: Guard<'a, T>, deadline: Option<Instant>) -> Guard<'a, T> {
+        match deadline {
+            None => self.0.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
+            }
         }
     }
 }

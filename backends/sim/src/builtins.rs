@@ -16,7 +16,7 @@ enum Task {
 }
 
 pub(crate) fn exists(number: u32) -> bool {
-    Builtin::from_number(number).is_some()
+    Builtin::from_number(number).is_some_and(|builtin| !builtin.is_random())
 }
 
 impl Task {
@@ -31,6 +31,7 @@ impl Task {
             Builtin::Convert => convert::Params::from_bytes(params).and_then(|params| {
                 Ok(Self::Convert { dst: params.dst_dtype()?, src: params.src_dtype()?, count: params.count })
             }),
+            _ => return Err(format!("{builtin} is not offered")),
         };
         task.map_err(|error| error.to_string())
     }

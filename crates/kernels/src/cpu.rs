@@ -6,7 +6,7 @@
 pub(crate) enum Isa {
     /// What the target has without asking.
     Portable,
-    /// AVX2 and F16C.
+    /// AVX2, F16C and FMA.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// [`Isa::Avx2`] and AVX-512 F, BW, DQ and VL.
@@ -19,7 +19,7 @@ impl Isa {
     #[inline]
     pub(crate) fn best() -> Isa {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") && is_x86_feature_detected!("fma") {
             let avx512 = is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")

@@ -54,4 +54,114 @@ pub enum KernelError {
         /// Length of the destination in bytes.
         len: usize,
     },
+    /// A random fill has no elements of this type.
+    #[error("{kernel}: no elements of {dtype}")]
+    RandomDType {
+        /// The kernel.
+        kernel: Builtin,
+        /// The element type asked for.
+        dtype: DType,
+    },
+    /// An argument of a distribution is out of its range.
+    #[error("{kernel}: {argument} is {}; it has to be {expected}", f64::from_bits(*bits))]
+    RandomArgument {
+        /// The kernel.
+        kernel: Builtin,
+        /// Name of the argument.
+        argument: &'static str,
+        /// Its value, as the bits of an f64.
+        bits: u64,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A range of integers is empty, or goes beyond its element type.
+    #[error(
+        "{kernel}: no integers of {dtype} from {from} on and below {to}; there has to be one, within {least} ..= {most}"
+    )]
+    RandomRange {
+        /// The kernel.
+        kernel: Builtin,
+        /// The element type.
+        dtype: DType,
+        /// The smallest integer asked for.
+        from: i128,
+        /// The first integer above the range.
+        to: i128,
+        /// The smallest integer that the type reaches.
+        least: i128,
+        /// The largest integer that the type reaches.
+        most: i128,
+    },
+    /// A random fill has more elements than fit into memory, or a permutation more than its type has numbers.
+    #[error("{kernel}: {count} elements of {dtype} are too many")]
+    RandomCount {
+        /// The kernel.
+        kernel: Builtin,
+        /// The element type.
+        dtype: DType,
+        /// Number of elements asked for.
+        count: u64,
+    },
+    /// Permutations exist in the portable layout only.
+    #[error("{kernel}: no torch-cuda layout; use the portable one")]
+    RandomLayout {
+        /// The kernel.
+        kernel: Builtin,
+    },
+    /// A field of the parameters has no meaning.
+    #[error("{kernel}: no {field} has the number {value}")]
+    RandomField {
+        /// The kernel.
+        kernel: Builtin,
+        /// Name of the field.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+    },
+    /// A range of elements is not within the fill.
+    #[error("{kernel}: elements {start}..{end} of {count}")]
+    RandomElements {
+        /// The kernel.
+        kernel: Builtin,
+        /// The first element asked for.
+        start: u64,
+        /// The element after the last one asked for.
+        end: u64,
+        /// Number of elements of the fill.
+        count: u64,
+    },
+    /// The destination has not exactly the room that the elements take.
+    #[error(
+        "{kernel}: {count} elements of {dtype} take {} bytes, but there are {len}",
+        *count as u128 * dtype.size() as u128
+    )]
+    RandomLength {
+        /// The kernel.
+        kernel: Builtin,
+        /// The element type.
+        dtype: DType,
+        /// Number of elements to write.
+        count: u64,
+        /// Length of the destination in bytes.
+        len: usize,
+    },
+    /// Seed and offset are in the cell, but the cell has the wrong size.
+    #[error("{kernel}: a cell of {len} bytes, but seed and offset are 16 bytes long")]
+    RandomCell {
+        /// The kernel.
+        kernel: Builtin,
+        /// Length of the cell in bytes.
+        len: usize,
+    },
+}
+
+impl KernelError {
+    pub(crate) const fn random_argument(
+        kernel: Builtin,
+        argument: &'static str,
+        value: f64,
+        expected: &'static str,
+    ) -> KernelError {
+        KernelError::RandomArgument { kernel, argument, bits: value.to_bits(), expected }
+    }
 }

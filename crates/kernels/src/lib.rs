@@ -1,7 +1,7 @@
 //! The built-in kernels: a few operations that every backend offers under the same number, with the same arguments and
 //! the same results.
 //!
-//! Each has a folder of its own, which holds
+//! Each has a folder of its own ([`random`] is that of nine), which holds
 //! - the argument layout: the places in order, then a plain `#[repr(C)]` struct `Params` laid out to the byte;
 //! - the scalar reference: the definition of the result, written to be read;
 //! - the host code: safe functions from slices to slices, whose inner loops are chosen at run time for the CPU at hand;
@@ -32,6 +32,8 @@ mod error;
 pub mod fill_pattern;
 pub mod histogram;
 pub mod noop;
+pub mod philox;
+pub mod random;
 mod split;
 
 pub use builtin::Builtin;

@@ -124,6 +124,21 @@ pub fn convert(dst_dtype: DType, dst: &mut [u8], src_dtype: DType, src: &[u8]) -
     Ok(())
 }
 
+/// [`convert`] at a level of instructions, between lengths that fit together.
+pub(crate) fn convert_with(isa: Isa, dst_dtype: DType, dst: &mut [u8], src_dtype: DType, src: &[u8]) {
+    route::run(isa, dst_dtype, dst, src_dtype, src);
+}
+
+/// The nearest `float16`.
+pub(crate) fn narrow_f16(x: f32) -> f32 {
+    small::f16_to_f32(small::f32_to_f16(x))
+}
+
+/// The nearest `bfloat16`.
+pub(crate) fn narrow_bf16(x: f32) -> f32 {
+    small::bf16_to_f32(small::f32_to_bf16(x))
+}
+
 /// Whether the lengths fit together; gives the number of elements.
 fn check(dst_dtype: DType, dst: &[u8], src_dtype: DType, src: &[u8]) -> Result<usize, KernelError> {
     let count = src.len() / src_dtype.size();
