@@ -136,6 +136,10 @@ impl Buffer {
         self.all().slice(range)
     }
 
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     pub(crate) fn block(&self) -> Option<&Block> {
         self.block.as_ref()
     }

@@ -53,6 +53,7 @@ mod port;
 mod properties;
 mod runtime;
 mod stream;
+mod typed;
 mod work;
 
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
@@ -73,3 +74,4 @@ pub use memory::{HostMemoryStats, MemPool, MemPoolGuard, MemoryStats};
 pub use properties::DeviceCapability;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stream::{Stream, StreamOptions};
+pub use typed::{Element, TypedBuffer, TypedSlice};

@@ -190,7 +190,11 @@ impl Runtime {
         let port = self.open_port("host_memory_stats", device.into())?;
         let started = self.core.started().is_some();
         Ok(HostMemoryStats(match port {
-            Some(port) => Some(Box::new(port.host.stats())),
+            Some(port) => {
+                // Counts then include what has ended since the cache last looked; a driver that fails leaves them as they are.
+                let _looked = port.host.poll();
+                Some(Box::new(port.host.stats()))
+            }
             None => started.then(Box::default),
         }))
     }
