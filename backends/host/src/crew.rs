@@ -9,10 +9,12 @@
 //! - Threads appear with the first work and end when the crew is closed. `closed` is set before the queues are emptied,
 //!   under the lock: a stream listed later is refused, and who listed it cancels it.
 
+use crate::machine::Holdings;
 use crate::op::Class;
 use crate::ready::Ready;
+use crate::run::{Runner, run_listed};
 use crate::split::Split;
-use crate::stream::{Runner, Stream};
+use crate::stream::Stream;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Guard, Mutex, Ordering, spin};
 use anyaccel_hal::{Fault, FaultKind};
 use anyaccel_kit::{Call, CallbackConfig, Callbacks, Roster};
@@ -45,6 +47,7 @@ pub(crate) struct Crew {
     closed: AtomicBool,
     workers: usize,
     callbacks: Callbacks<Arc<Stream>>,
+    _holdings: Arc<Holdings>,
 }
 
 impl fmt::Debug for Crew {
@@ -54,11 +57,11 @@ impl fmt::Debug for Crew {
 }
 
 impl Crew {
-    /// A crew of at most that many workers. Starts no thread.
-    pub(crate) fn new(workers: usize, levels: usize) -> Self {
+    /// A crew of at most that many workers, which keep what they may be working on. Starts no thread.
+    pub(crate) fn new(workers: usize, levels: usize, holdings: Arc<Holdings>) -> Self {
         let workers = workers.max(1);
         let run = |stream: Arc<Stream>| match stream.crew().closed() {
-            false => stream.run_listed(Runner::Callback),
+            false => run_listed(stream, Runner::Callback),
             true => stream.cancel(),
         };
         Self {
@@ -68,6 +71,7 @@ impl Crew {
             closed: AtomicBool::new(false),
             workers,
             callbacks: Callbacks::new(CallbackConfig::named("anyaccel-call"), run),
+            _holdings: holdings,
         }
     }
 
@@ -110,12 +114,15 @@ impl Crew {
     /// Runs `body(at, len)` over `0..len` in chunks, together with workers that have nothing else to do. Returns when
     /// all of it is done.
     pub(crate) fn share(self: &Arc<Self>, len: usize, chunk: usize, body: &(dyn Fn(usize, usize) + Sync)) {
-        if self.workers == 1 || len < chunk.saturating_mul(2) {
-            if len > 0 {
-                body(0, len);
-            }
-            return;
+        if self.workers > 1 && len >= chunk.saturating_mul(2) {
+            self.share_between(len, chunk, body);
+        } else if len > 0 {
+            body(0, len);
         }
+    }
+
+    /// The same, shared in any case.
+    pub(crate) fn share_between(self: &Arc<Self>, len: usize, chunk: usize, body: &(dyn Fn(usize, usize) + Sync)) {
         // SAFETY: `finish` below returns only after the last call of the body.
         let split = Arc::new(unsafe { Split::new(len, chunk, body) });
         let mut pool = self.pool.lock();
@@ -167,20 +174,28 @@ impl Crew {
         self.callbacks.ensure_thread().map_err(|error| no_thread("host_call", &error))
     }
 
+    /// Counts a thread of a model as a worker that is about to call [`Crew::work`].
+    #[cfg(loom)]
+    #[cfg_attr(not(test), allow(dead_code))]
+    pub(crate) fn enlist(&self) {
+        self.pool.lock().roster.join();
+    }
+
     /// A worker's life. It begins as searching.
     pub(crate) fn work(self: &Arc<Self>) {
-        while let Some(work) = self.find() {
+        let mut pool = self.pool.lock();
+        while let Some(work) = self.find(pool) {
             match work {
-                Work::Stream(stream) => stream.run_listed(Runner::Worker),
+                Work::Stream(stream) => run_listed(stream, Runner::Worker),
                 Work::Split(split) => split.join(),
             }
-            self.pool.lock().roster.done();
+            pool = self.pool.lock();
+            pool.roster.done();
         }
     }
 
     /// The next work for a searching thread, `None` if the crew is closed. Sleeps if there is none.
-    fn find(self: &Arc<Self>) -> Option<Work> {
-        let mut pool = self.pool.lock();
+    fn find<'a>(self: &'a Arc<Self>, mut pool: Guard<'a, Pool>) -> Option<Work> {
         let mut looked = false;
         loop {
             if self.closed() {

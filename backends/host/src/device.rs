@@ -53,7 +53,7 @@ impl HostDevice {
     #[inline]
     pub(crate) unsafe fn memory(&self, mem: Mem, api: &'static str) -> Result<&Memory, Fault> {
         // SAFETY: H1: nobody frees the memory during a call that names it.
-        unsafe { self.machine.memory.get(mem.0) }.ok_or_else(|| unknown(api, "memory"))
+        unsafe { self.machine.memory().get(mem.0) }.ok_or_else(|| unknown(api, "memory"))
     }
 
     /// The address of `len` bytes at a place.
@@ -116,14 +116,14 @@ unsafe impl Device for HostDevice {
         }
         let memory = Memory::segment(self.budget(), len)?;
         let (addr, len) = (memory.base.expose_provenance() as u64, memory.len);
-        Ok(Segment { mem: Mem(self.machine.memory.insert(memory)), addr, len })
+        Ok(Segment { mem: Mem(self.machine.memory().insert(memory)), addr, len })
     }
 
     unsafe fn free(&self, mem: Mem) -> Result<(), Fault> {
         // SAFETY: H1, as this function's caller promises.
         match unsafe { self.memory(mem, "free")? }.holder {
             Holder::Segment { .. } | Holder::Imported => {
-                drop(self.machine.memory.remove(mem.0));
+                drop(self.machine.memory().remove(mem.0));
                 Ok(())
             }
             _ => Err(Fault::invalid("free", "memory that is no segment")),
@@ -133,7 +133,7 @@ unsafe impl Device for HostDevice {
     unsafe fn import(&self, native: u64, len: u64) -> Result<Segment, Fault> {
         let base = std::ptr::with_exposed_provenance_mut(native as usize);
         let memory = Memory { base, len, holder: Holder::Imported };
-        Ok(Segment { mem: Mem(self.machine.memory.insert(memory)), addr: native, len })
+        Ok(Segment { mem: Mem(self.machine.memory().insert(memory)), addr: native, len })
     }
 
     unsafe fn native_mem(&self, mem: Mem) -> u64 {

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `driver`, `config`, `probe` | counting, describing and starting; the environment |
 //! | `device`, `memory`, `pinned`, `peers`, `virtual_memory`, `gate`, `kernel`, `stamp` | calls become operations and objects |
-//! | `stream`, `op`, `wait` | the mailbox protocol, what operations do, who waits |
+//! | `stream`, `run`, `op`, `wait` | the mailbox protocol, who runs it, what operations do, who waits |
 //! | `crew`, `ready`, `split` | workers, their queue, large operations in chunks |
 //! | `machine` | what devices share, and its end |
 //!
@@ -27,6 +27,8 @@ mod device;
 mod driver;
 mod gate;
 mod kernel;
+#[cfg(all(test, loom))]
+mod loom_models;
 mod machine;
 mod memory;
 mod op;
@@ -34,6 +36,7 @@ mod peers;
 mod pinned;
 mod probe;
 mod ready;
+mod run;
 mod split;
 mod stamp;
 mod stream;

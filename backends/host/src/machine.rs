@@ -18,31 +18,45 @@ pub(crate) struct Machine {
     pub(crate) crew: Arc<Crew>,
     pub(crate) epoch: Instant,
     pub(crate) streams: Slab<Arc<Stream>>,
-    pub(crate) memory: Slab<Memory>,
     pub(crate) stamps: Slab<Arc<StampCell>>,
     pub(crate) kernels: Slab<Arc<HostKernel>>,
     pub(crate) gates: Slab<Arc<GateState>>,
-    pub(crate) ranges: Slab<Reservation>,
     /// Host memory that was registered: its length by its address.
     pub(crate) registered: Mutex<BTreeMap<u64, u64>>,
     budgets: Vec<Arc<Budget>>,
+    holdings: Arc<Holdings>,
+}
+
+/// Memory that threads of the crew may be working on: they keep it until they have ended.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    pub(crate) memory: Slab<Memory>,
+    pub(crate) ranges: Slab<Reservation>,
 }
 
 impl Machine {
     /// `devices` devices with `memory` bytes each. Starts no thread.
     pub(crate) fn new(devices: u32, memory: u64, workers: usize, levels: usize) -> Self {
+        let holdings = Arc::new(Holdings::default());
         Self {
-            crew: Arc::new(Crew::new(workers, levels)),
+            crew: Arc::new(Crew::new(workers, levels, Arc::clone(&holdings))),
             epoch: Instant::now(),
             streams: Slab::new(),
-            memory: Slab::new(),
             stamps: Slab::new(),
             kernels: Slab::new(),
             gates: Slab::new(),
-            ranges: Slab::new(),
             registered: Mutex::new(BTreeMap::new()),
+            holdings,
             budgets: (0..devices).map(|_| Arc::new(Budget::new(memory))).collect(),
         }
+    }
+
+    pub(crate) fn memory(&self) -> &Slab<Memory> {
+        &self.holdings.memory
+    }
+
+    pub(crate) fn ranges(&self) -> &Slab<Reservation> {
+        &self.holdings.ranges
     }
 
     pub(crate) fn devices(&self) -> u32 {

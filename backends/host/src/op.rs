@@ -13,23 +13,52 @@ use anyaccel_kernels::{convert, fill_pattern, histogram, noop};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Up to this many bytes a host thread that waits does the work itself: less than a wake-up costs.
-const SMALL: usize = 64 << 10;
+/// Up to this effort a host thread that waits does the work itself: some microseconds, less than a sleep and a wake-up.
+const SMALL: usize = 256 << 10;
+/// How much longer than copying a byte it takes to convert or count one, roughly.
+const COMPUTED: usize = 4;
 
 /// One operation of a stream.
 pub(crate) enum Op {
-    Copy { dst: *mut u8, src: *const u8, len: usize },
-    Fill { dst: *mut u8, pattern: fill_pattern::Pattern, len: usize },
-    Write { dst: *mut u8, bytes: Written },
-    Convert { dst: *mut u8, to: DType, src: *const u8, from: DType, count: usize },
-    Histogram { counts: *mut u64, src: *const u8, len: usize },
+    Copy {
+        dst: *mut u8,
+        src: *const u8,
+        len: usize,
+    },
+    Fill {
+        dst: *mut u8,
+        pattern: fill_pattern::Pattern,
+        len: usize,
+    },
+    Write {
+        dst: *mut u8,
+        bytes: Written,
+    },
+    Convert {
+        dst: *mut u8,
+        to: DType,
+        src: *const u8,
+        from: DType,
+        count: usize,
+    },
+    Histogram {
+        counts: *mut u64,
+        src: *const u8,
+        len: usize,
+    },
     Noop,
     Launch(Box<UserLaunch>),
     Call(HostFn),
     Mark(u64),
     Stamp(Arc<StampCell>),
-    Wait { of: Arc<Stream>, mark: u64 },
+    Wait {
+        of: Arc<Stream>,
+        mark: u64,
+    },
     Gate(Arc<GateState>),
+    /// Whatever a model wants to know.
+    #[cfg(loom)]
+    Probe(Box<dyn FnOnce() + Send>),
 }
 
 // SAFETY: the addresses may be used from any thread at the operation's turn by H4 and H5; everything else is Send.
@@ -52,16 +81,17 @@ impl Op {
         match self {
             Self::Call(_) => Class::Call,
             Self::Launch(_) => Class::Work,
-            other if other.bytes() > SMALL => Class::Work,
+            other if other.effort() > SMALL => Class::Work,
             _ => Class::Small,
         }
     }
 
-    /// About how much memory it goes through, for fairness between streams.
-    pub(crate) fn bytes(&self) -> usize {
+    /// About how long it takes, in bytes of a copy.
+    pub(crate) fn effort(&self) -> usize {
         match self {
-            Self::Copy { len, .. } | Self::Fill { len, .. } | Self::Histogram { len, .. } => *len,
-            Self::Convert { count, from, to, .. } => count.saturating_mul(from.size().max(to.size())),
+            Self::Copy { len, .. } | Self::Fill { len, .. } => *len,
+            Self::Histogram { len, .. } => len.saturating_mul(COMPUTED),
+            Self::Convert { count, from, to, .. } => count.saturating_mul(COMPUTED * from.size().max(to.size())),
             Self::Launch(_) => SMALL,
             _ => 0,
         }
@@ -71,8 +101,8 @@ impl Op {
     ///
     /// # Safety
     /// It is the operation's turn, so H4, H5 and H15 allow the accesses.
-    pub(crate) unsafe fn work(&self, crew: &Arc<Crew>) {
-        match *self {
+    pub(crate) unsafe fn work(self, crew: &Arc<Crew>) {
+        match self {
             Self::Copy { dst, src, len } => {
                 if dst.cast_const() == src {
                     return;
@@ -91,7 +121,7 @@ impl Op {
                     fill_pattern::fill(unsafe { dst.slice_mut(at, len) }, pattern);
                 });
             }
-            Self::Write { dst, ref bytes } => {
+            Self::Write { dst, bytes } => {
                 let bytes = bytes.bytes();
                 // SAFETY: the place holds the bytes (H4).
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
@@ -121,8 +151,10 @@ impl Op {
             }
             Self::Noop => noop::noop(),
             // SAFETY: it is the launch's turn.
-            Self::Launch(ref launch) => unsafe { launch.run(crew) },
+            Self::Launch(launch) => unsafe { launch.run(crew) },
             Self::Call(_) | Self::Mark(_) | Self::Stamp(_) | Self::Wait { .. } | Self::Gate(_) => {}
+            #[cfg(loom)]
+            Self::Probe(probe) => probe(),
         }
     }
 }

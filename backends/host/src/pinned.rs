@@ -17,7 +17,7 @@ impl Pinned for HostDevice {
         let mapping = Mapping::new(len, Access::Backed).map_err(|error| refused("pinned_alloc", &error))?;
         let base = mapping.base();
         let memory = Memory { base, len, holder: Holder::Pinned { _mapping: mapping } };
-        Ok((Mem(self.machine().memory.insert(memory)), HostPtr(base)))
+        Ok((Mem(self.machine().memory().insert(memory)), HostPtr(base)))
     }
 
     unsafe fn register(&self, ptr: HostPtr, len: u64) -> Result<Mem, Fault> {
@@ -34,7 +34,7 @@ impl Pinned for HostDevice {
         }
         registered.insert(begin, len);
         drop(registered);
-        Ok(Mem(self.machine().memory.insert(Memory { base: ptr.0, len, holder: Holder::Registered })))
+        Ok(Mem(self.machine().memory().insert(Memory { base: ptr.0, len, holder: Holder::Registered })))
     }
 
     unsafe fn free(&self, mem: Mem) -> Result<(), Fault> {
@@ -47,7 +47,7 @@ impl Pinned for HostDevice {
             }
             _ => return Err(Fault::invalid("pinned_free", "memory that is not pinned")),
         }
-        drop(self.machine().memory.remove(mem.0));
+        drop(self.machine().memory().remove(mem.0));
         Ok(())
     }
 }

@@ -26,41 +26,36 @@
 
 use crate::crew::Crew;
 use crate::op::{Class, Op};
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Cell, Mutex, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Cell, Guard, Mutex, Ordering, fence};
 use crate::wait::{Waiter, Waiting};
-use anyaccel_hal::HostStatus;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
-/// How much a thread runs of one stream while others are ready, in operations; 64 KiB count as one more.
-const TURN: usize = 64;
-/// A queue that became longer than this is given back when it is empty.
-const KEPT: usize = 128;
-
+/// Where the token is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+pub(crate) enum State {
     Idle,
     Ready,
     Running,
     Blocked,
 }
 
-struct Mail {
-    inbox: VecDeque<Op>,
-    state: State,
-    listed: bool,
+/// What is under a stream's lock.
+pub(crate) struct Mail {
+    pub(crate) inbox: VecDeque<Op>,
+    pub(crate) state: State,
+    pub(crate) listed: bool,
     /// The class of the first operation that the last holder of the token left in the outbox.
-    held: Option<Class>,
+    pub(crate) held: Option<Class>,
     /// The last mark given out.
     marks: u64,
-    waiting: Waiting,
+    pub(crate) waiting: Waiting,
 }
 
 impl Mail {
     /// The class of the next operation. Not while Running: then the outbox is the holder's.
-    fn head(&self) -> Option<Class> {
+    pub(crate) fn head(&self) -> Option<Class> {
         self.held.or_else(|| self.inbox.front().map(Op::class))
     }
 
@@ -68,36 +63,6 @@ impl Mail {
     fn at_rest(&self) -> bool {
         self.state == State::Idle && self.head().is_none()
     }
-}
-
-/// Who runs a stream, and so what it may run.
-#[derive(Clone, Copy)]
-pub(crate) enum Runner {
-    /// A worker: anything but functions of the user.
-    Worker,
-    /// A callback thread: anything but long work.
-    Callback,
-    /// A host thread that waits for this mark: small operations, until then.
-    Waiter { mark: u64, deadline: Option<Instant> },
-}
-
-impl Runner {
-    fn may(self, class: Class) -> bool {
-        match class {
-            Class::Small => true,
-            Class::Work => matches!(self, Self::Worker),
-            Class::Call => matches!(self, Self::Callback),
-        }
-    }
-}
-
-/// What the holder of the token does next.
-enum Next {
-    Run(Op),
-    /// Not this runner's kind of work.
-    Refused,
-    /// The outbox is empty.
-    Empty,
 }
 
 /// A stream of a device.
@@ -145,7 +110,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn crew(&self) -> &Crew {
+    pub(crate) fn crew(&self) -> &Arc<Crew> {
         &self.crew
     }
 
@@ -243,13 +208,13 @@ impl Stream {
     }
 
     /// Idle -> Ready. Says in which queue an entry has to be listed, once unlocked.
-    fn submit_locked(&self, mail: &mut Mail) -> Option<Class> {
+    pub(crate) fn submit_locked(&self, mail: &mut Mail) -> Option<Class> {
         if mail.state == State::Idle { self.make_ready(mail) } else { None }
     }
 
     /// -> Ready, or Idle if there is no work.
-    fn make_ready(&self, mail: &mut Mail) -> Option<Class> {
-        self.unsent.store(false, Ordering::Relaxed);
+    pub(crate) fn make_ready(&self, mail: &mut Mail) -> Option<Class> {
+        self.sent();
         let Some(class) = mail.head() else {
             mail.state = State::Idle;
             return None;
@@ -259,7 +224,7 @@ impl Stream {
         unlisted.then_some(class)
     }
 
-    fn list(self: &Arc<Self>, entry: Option<Class>) {
+    pub(crate) fn list(self: &Arc<Self>, entry: Option<Class>) {
         if let Some(class) = entry
             && !self.crew.list(self, class)
         {
@@ -273,15 +238,19 @@ impl Stream {
     /// Registers who waits for a mark; false if it has ended, then nothing was registered.
     pub(crate) fn register(&self, mark: u64, waiter: Waiter) -> bool {
         let mut mail = self.mail.lock();
+        if self.crew.closed() {
+            // It will not be woken, and the list was emptied or will be.
+            return true;
+        }
         let place = mail.waiting.add(mark, waiter);
-        self.waiting.store(mail.waiting.len(), Ordering::Relaxed);
+        self.note_waiting(&mail);
         fence(Ordering::SeqCst);
         if self.ended.load(Ordering::Acquire) < mark {
             return true;
         }
         // Still under the lock, so nobody else took it off.
         let ours = mail.waiting.remove(place);
-        self.waiting.store(mail.waiting.len(), Ordering::Relaxed);
+        self.note_waiting(&mail);
         drop(mail);
         drop(ours);
         false
@@ -291,223 +260,49 @@ impl Stream {
     pub(crate) fn unregister(&self, is_it: impl Fn(&Waiter) -> bool) {
         let mut mail = self.mail.lock();
         let gone = mail.waiting.take_one(is_it);
-        self.waiting.store(mail.waiting.len(), Ordering::Relaxed);
+        self.note_waiting(&mail);
         drop(mail);
         drop(gone);
     }
 
+    /// Whether somebody may wait for a mark: a hint, exact for who fences on both sides.
+    pub(crate) fn awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// To be called when the list of waiters has changed.
+    pub(crate) fn note_waiting(&self, mail: &Mail) {
+        self.waiting.store(mail.waiting.len(), Ordering::Relaxed);
+    }
+
+    /// Blocked -> Ready, or Idle. Called once, by who took this stream off the list it waited on. The entry is to be
+    /// listed, or kept in hand.
+    #[must_use]
+    pub(crate) fn unblock(&self) -> Option<Class> {
+        let mut mail = self.mail.lock();
+        // Else it was cancelled.
+        if mail.state == State::Blocked { self.make_ready(&mut mail) } else { None }
+    }
+
+    // For who runs it
+
+    #[inline]
+    pub(crate) fn mail(&self) -> Guard<'_, Mail> {
+        self.mail.lock()
+    }
+
+    #[inline]
+    pub(crate) fn outbox(&self) -> &Cell<VecDeque<Op>> {
+        &self.outbox
+    }
+
+    /// What was enqueued is submitted now.
+    pub(crate) fn sent(&self) {
+        self.unsent.store(false, Ordering::Relaxed);
+    }
+
     /// The token's holder reached a mark.
-    fn end(&self, mark: u64) {
+    pub(crate) fn set_ended(&self, mark: u64) {
         self.ended.store(mark, Ordering::Release);
-        fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            let mut mail = self.mail.lock();
-            let woken = mail.waiting.take_ended(mark);
-            self.waiting.store(mail.waiting.len(), Ordering::Relaxed);
-            drop(mail);
-            woken.into_iter().for_each(Waiter::wake);
-        }
-    }
-
-    /// Blocked -> Ready. Called once, by who took this stream off the list it waited on.
-    pub(crate) fn unblock(self: &Arc<Self>) {
-        let mut mail = self.mail.lock();
-        if mail.state != State::Blocked {
-            return; // It was cancelled.
-        }
-        let entry = self.make_ready(&mut mail);
-        drop(mail);
-        self.list(entry);
-    }
-
-    /// Gives the token up until `register` says that what it waits for has come. True if it has to wait.
-    fn block(self: &Arc<Self>, register: impl FnOnce(Waiter) -> bool) -> bool {
-        let mut mail = self.mail.lock();
-        mail.held = self.first_held();
-        mail.state = State::Blocked;
-        drop(mail);
-        if register(Waiter::Stream(Arc::clone(self))) {
-            if self.crew.closed() {
-                // Who closed it may have passed by while this thread ran the stream.
-                self.cancel();
-            }
-            return true;
-        }
-        let mut mail = self.mail.lock();
-        if mail.state != State::Blocked {
-            return true; // It was cancelled.
-        }
-        mail.state = State::Running;
-        false
-    }
-
-    // Running
-
-    /// Takes the token of a Ready stream whose entry was found in a queue, and runs.
-    pub(crate) fn run_listed(self: &Arc<Self>, runner: Runner) {
-        let mut mail = self.mail.lock();
-        mail.listed = false;
-        if mail.state != State::Ready {
-            return;
-        }
-        mail.state = State::Running;
-        drop(mail);
-        self.run(runner);
-    }
-
-    /// Takes the token if the stream has work that a waiter may do, and runs up to the mark.
-    pub(crate) fn help(self: &Arc<Self>, mark: u64, deadline: Option<Instant>) {
-        let mut mail = self.mail.lock();
-        match mail.state {
-            State::Idle | State::Ready if mail.head() == Some(Class::Small) => {
-                mail.state = State::Running;
-                self.unsent.store(false, Ordering::Relaxed);
-                drop(mail);
-                self.run(Runner::Waiter { mark, deadline });
-            }
-            _ => {
-                let entry = self.submit_locked(&mut mail);
-                drop(mail);
-                self.list(entry);
-            }
-        }
-    }
-
-    /// Runs operations as the token's holder until the token is given up.
-    fn run(self: &Arc<Self>, runner: Runner) {
-        let mut left = TURN;
-        loop {
-            if self.crew.closed() {
-                return self.cancel_held();
-            }
-            let op = match self.next(runner) {
-                Next::Run(op) => op,
-                Next::Refused => return self.give_up(),
-                Next::Empty if self.refill() => continue,
-                Next::Empty => return,
-            };
-            let cost = 1 + op.bytes() / (64 << 10);
-            match op {
-                Op::Mark(mark) => self.end(mark),
-                Op::Stamp(stamp) => stamp.set(),
-                Op::Call(mut function) => {
-                    function.call(HostStatus::Run);
-                    drop(function);
-                }
-                Op::Wait { of, mark } => {
-                    if of.ended() < mark && self.block(|waiter| of.register(mark, waiter)) {
-                        return;
-                    }
-                }
-                Op::Gate(gate) => {
-                    if !gate.is_open() && self.block(|waiter| gate.register(waiter)) {
-                        return;
-                    }
-                }
-                // SAFETY: it is its turn: everything before it in this stream has ended, and so have the waits.
-                ref work => unsafe { work.work(&self.crew) },
-            }
-            match runner {
-                Runner::Waiter { mark, deadline } => {
-                    if self.ended() >= mark || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return self.give_up();
-                    }
-                }
-                Runner::Worker | Runner::Callback => {
-                    left = left.saturating_sub(cost);
-                    if left == 0 {
-                        if self.crew.others_wait(runner) {
-                            return self.give_up();
-                        }
-                        left = TURN;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The next operation of the outbox, if this runner may run it.
-    fn next(&self, runner: Runner) -> Next {
-        // SAFETY: this thread holds the token.
-        unsafe {
-            self.outbox.with(|outbox| match outbox.front() {
-                None => Next::Empty,
-                Some(op) if !runner.may(op.class()) => Next::Refused,
-                Some(_) => outbox.pop_front().map_or(Next::Empty, Next::Run),
-            })
-        }
-    }
-
-    /// Fills the empty outbox; without work the token is given up, and it says false.
-    fn refill(&self) -> bool {
-        let mut mail = self.mail.lock();
-        // SAFETY: this thread holds the token.
-        unsafe {
-            self.outbox.with(|outbox| {
-                if mail.inbox.is_empty() {
-                    mail.state = State::Idle;
-                    mail.held = None;
-                    shrink(outbox);
-                    shrink(&mut mail.inbox);
-                    return false;
-                }
-                std::mem::swap(outbox, &mut mail.inbox);
-                true
-            })
-        }
-    }
-
-    fn first_held(&self) -> Option<Class> {
-        // SAFETY: this thread holds the token.
-        unsafe { self.outbox.with(|outbox| outbox.front().map(Op::class)) }
-    }
-
-    /// Running -> Ready or Idle. What is left counts as submitted.
-    fn give_up(self: &Arc<Self>) {
-        let mut mail = self.mail.lock();
-        mail.held = self.first_held();
-        let entry = self.make_ready(&mut mail);
-        drop(mail);
-        self.list(entry);
-    }
-
-    // Ending
-
-    /// Drops all work that has not begun, its host functions by H13. A Running stream is left to its runner, which does
-    /// the same. Only once the crew is closed.
-    pub(crate) fn cancel(&self) {
-        let mut mail = self.mail.lock();
-        if mail.state == State::Running {
-            return;
-        }
-        mail.state = State::Running;
-        drop(mail);
-        self.cancel_held();
-    }
-
-    /// The same as the token's holder.
-    fn cancel_held(&self) {
-        let mut mail = self.mail.lock();
-        let waiting = std::mem::replace(&mut mail.waiting, Waiting::new());
-        drop(mail);
-        drop(waiting);
-        loop {
-            // SAFETY: this thread holds the token.
-            let work = unsafe { self.outbox.with(std::mem::take) };
-            for op in work {
-                if let Op::Call(mut function) = op {
-                    function.call(HostStatus::Cancelled);
-                }
-            }
-            if !self.refill() {
-                return;
-            }
-        }
-    }
-}
-
-fn shrink(queue: &mut VecDeque<Op>) {
-    if queue.capacity() > KEPT {
-        *queue = VecDeque::new();
     }
 }

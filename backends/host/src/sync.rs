@@ -10,63 +10,55 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering,
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 #[cfg(not(loom))]
-mod imported {
-    pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
-}
+use std::time::Duration;
+
+#[cfg(not(loom))]
+pub(crate) use anyaccel_kit::{Condvar, Guard, Mutex};
 
 #[cfg(loom)]
-mod imported {
-    pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
-}
+pub(crate) use modelled::{Condvar, Guard, Mutex};
 
-use std::sync::PoisonError;
-#[cfg(not(loom))]
-use std::time::Duration;
-use std::time::Instant;
+/// The same as the kit's over loom.
+#[cfg(loom)]
+mod modelled {
+    use loom::sync;
+    use std::sync::PoisonError;
+    use std::time::Instant;
 
-/// A lock that hands out its content whatever happened to an earlier holder.
-#[derive(Debug)]
-pub(crate) struct Mutex<T>(imported::Mutex<T>);
+    pub(crate) type Guard<'a, T> = sync::MutexGuard<'a, T>;
 
-/// Access to the content of a [`Mutex`].
-pub(crate) type Guard<'a, T> = imported::MutexGuard<'a, T>;
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
-impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self(imported::Mutex::new(value))
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> Guard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
     }
 
-    #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+    #[derive(Debug)]
+    pub(crate) struct Condvar(sync::Condvar);
 
-/// A condition to sleep on. Wake-ups without cause happen.
-#[derive(Debug)]
-pub(crate) struct Condvar(imported::Condvar);
+    impl Condvar {
+        pub(crate) fn new() -> Self {
+            Self(sync::Condvar::new())
+        }
 
-impl Condvar {
-    pub(crate) fn new() -> Self {
-        Self(imported::Condvar::new())
-    }
+        pub(crate) fn notify_one(&self) {
+            self.0.notify_one();
+        }
 
-    pub(crate) fn notify_one(&self) {
-        self.0.notify_one();
-    }
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
 
-    pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
-    }
-
-    /// Sleeps, at the latest until the deadline.
-    pub(crate) fn wait<'a, T>(&self, guard: Guard<'a, T>, deadline: Option<Instant>) -> Guard<'a, T> {
-        match deadline {
-            None => self.0.wait(guard).unwrap_or_else(PoisonError::into_inner),
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                self.0.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0
-            }
+        /// A model has no time: it sleeps until woken.
+        pub(crate) fn wait<'a, T>(&self, guard: Guard<'a, T>, _: Option<Instant>) -> Guard<'a, T> {
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use crate::device::HostDevice;
 use crate::memory::{Access, Charge, Holder, LARGE_PAGE, Mapping, Memory, refused};
+use crate::sync::Mutex;
 use anyaccel_hal::{Fault, Mem, Range, Segment, VirtualMemory, VirtualMemoryLimits};
-use std::sync::{Mutex, PoisonError};
 
 /// A reserved range.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Reservation {
             Change::Unback => ("unmap", true),
         };
         let granules = self.granules(offset, len, api)?;
-        let mut backing = self.backing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut backing = self.backing.lock();
         if let Some(other) = granules.clone().find(|&at| backing.granules[at] != before) {
             let is = if before { "not backed" } else { "backed already" };
             return Err(Fault::invalid(api, format!("the bytes at {} are {is}", other as u64 * LARGE_PAGE)));
@@ -73,7 +73,7 @@ impl HostDevice {
     /// H1.
     unsafe fn reservation(&self, range: Range, api: &'static str) -> Result<&Reservation, Fault> {
         // SAFETY: H1, as this function's caller promises.
-        let found = unsafe { self.machine().ranges.get(range.0) };
+        let found = unsafe { self.machine().ranges().get(range.0) };
         found.ok_or_else(|| Fault::invalid(api, "an unknown range"))
     }
 }
@@ -89,10 +89,10 @@ impl VirtualMemory for HostDevice {
         }
         let mapping = Mapping::new(len, Access::None).map_err(|error| refused("reserve", &error))?;
         let base = mapping.base();
-        let mem = Mem(self.machine().memory.insert(Memory { base, len, holder: Holder::Range }));
+        let mem = Mem(self.machine().memory().insert(Memory { base, len, holder: Holder::Range }));
         let granules = vec![false; (len / LARGE_PAGE) as usize];
         let backing = Mutex::new(Backing { granules, charge: Charge::none(self.budget()) });
-        let range = Range(self.machine().ranges.insert(Reservation { mapping, mem, backing }));
+        let range = Range(self.machine().ranges().insert(Reservation { mapping, mem, backing }));
         Ok((range, Segment { mem, addr: base as u64, len }))
     }
 
@@ -108,10 +108,10 @@ impl VirtualMemory for HostDevice {
     }
 
     unsafe fn release(&self, range: Range) -> Result<(), Fault> {
-        let Some(reservation) = self.machine().ranges.remove(range.0) else {
+        let Some(reservation) = self.machine().ranges().remove(range.0) else {
             return Err(Fault::invalid("release", "an unknown range"));
         };
-        drop(self.machine().memory.remove(reservation.mem.0));
+        drop(self.machine().memory().remove(reservation.mem.0));
         Ok(())
     }
 }

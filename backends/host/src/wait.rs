@@ -51,7 +51,10 @@ impl Waiter {
     /// What it waits for has come. Called without locks, once.
     pub(crate) fn wake(self) {
         match self {
-            Self::Stream(stream) => stream.unblock(),
+            Self::Stream(stream) => {
+                let entry = stream.unblock();
+                stream.list(entry);
+            }
             Self::Thread(parker) => parker.unpark(),
         }
     }
@@ -86,9 +89,14 @@ impl Waiting {
         Some(self.remove(place))
     }
 
-    /// Takes off who waits for this mark or an earlier one.
-    pub(crate) fn take_ended(&mut self, ended: u64) -> Vec<Waiter> {
-        self.0.extract_if(.., |(mark, _)| *mark <= ended).map(|(_, waiter)| waiter).collect()
+    /// Takes off who waits for this mark or an earlier one. A single one, as is usual, costs no allocation.
+    pub(crate) fn take_ended(&mut self, ended: u64) -> impl Iterator<Item = Waiter> + use<> {
+        let (one, many) = match &*self.0 {
+            [(mark, _)] if *mark <= ended => (self.0.pop(), Vec::new()),
+            [_] => (None, Vec::new()),
+            _ => (None, self.0.extract_if(.., |(mark, _)| *mark <= ended).collect()),
+        };
+        one.into_iter().chain(many).map(|(_, waiter)| waiter)
     }
 }
 
@@ -146,17 +154,17 @@ mod tests {
         for (at, mark) in [3, 1, 2, 5, 1].into_iter().enumerate() {
             waiting.add(mark, Waiter::Thread(Arc::clone(&parkers[at])));
         }
-        let of = |waiters: Vec<Waiter>| -> Vec<usize> {
+        let of = |waiters: &mut dyn Iterator<Item = Waiter>| -> Vec<usize> {
             let at = |waiter: &Waiter| {
                 parkers.iter().position(|p| matches!(waiter, Waiter::Thread(own) if Arc::ptr_eq(own, p)))
             };
-            waiters.iter().filter_map(at).collect()
+            waiters.filter_map(|waiter| at(&waiter)).collect()
         };
-        assert_eq!(of(waiting.take_ended(2)), [1, 2, 4]);
+        assert_eq!(of(&mut waiting.take_ended(2)), [1, 2, 4]);
         assert!(
             waiting.take_one(|waiter| matches!(waiter, Waiter::Thread(own) if Arc::ptr_eq(own, &parkers[3]))).is_some()
         );
-        assert_eq!(of(waiting.take_ended(9)), [0]);
+        assert_eq!(of(&mut waiting.take_ended(9)), [0]);
         assert_eq!(waiting.len(), 0);
     }
 }

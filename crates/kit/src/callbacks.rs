@@ -9,13 +9,13 @@
 //!
 //! A push never loses a job: somebody searches, or was called, or the reserve watches.
 
-use crate::{Call, Roster, spin};
+use crate::{Call, Condvar, Guard, Mutex, Roster, spin};
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How callback threads behave.
 #[derive(Clone, Debug)]
@@ -88,8 +88,8 @@ impl<J: Send + 'static> fmt::Debug for Callbacks<J> {
 }
 
 impl<J> Shared<J> {
-    fn lock(&self) -> MutexGuard<'_, State<J>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Guard<'_, State<J>> {
+        self.state.lock()
     }
 
     fn closed(&self) -> bool {
@@ -271,13 +271,12 @@ fn work<J: Send + 'static>(shared: &Arc<Shared<J>>) {
                 return;
             }
             if !state.roster.surplus() {
-                state = shared.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = shared.work.wait(state, None);
                 continue;
             }
-            let linger = shared.config.linger;
-            let (again, timeout) = shared.work.wait_timeout(state, linger).unwrap_or_else(PoisonError::into_inner);
-            state = again;
-            if timeout.timed_out() && state.roster.surplus() && state.roster.retire() {
+            let deadline = Instant::now() + shared.config.linger;
+            state = shared.work.wait(state, Some(deadline));
+            if Instant::now() >= deadline && state.roster.surplus() && state.roster.retire() {
                 return;
             }
         }
@@ -293,13 +292,14 @@ fn watch<J: Send + 'static>(shared: &Arc<Shared<J>>) {
             return;
         }
         if !state.watch {
-            state = shared.stall.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = shared.stall.wait(state, None);
             continue;
         }
         let begun = state.begun;
-        let (again, _) =
-            shared.stall.wait_timeout(state, shared.config.patience).unwrap_or_else(PoisonError::into_inner);
-        state = again;
+        let deadline = Instant::now() + shared.config.patience;
+        while state.begun == begun && !state.queue.is_empty() && Instant::now() < deadline {
+            state = shared.stall.wait(state, Some(deadline));
+        }
         if state.queue.is_empty() {
             state.watch = false;
         } else if state.begun == begun {
@@ -319,7 +319,6 @@ fn watch<J: Send + 'static>(shared: &Arc<Shared<J>>) {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Instant;
 
     type Job = Box<dyn FnOnce() + Send>;
 
@@ -341,9 +340,9 @@ mod tests {
         for _ in 0..100 {
             let (gate, done) = (Arc::clone(&gate), done.clone());
             push(&callbacks, move || {
-                let mut open = gate.0.lock().unwrap();
+                let mut open = gate.0.lock();
                 while !*open {
-                    open = gate.1.wait(open).unwrap();
+                    open = gate.1.wait(open, None);
                 }
                 done.send(0).unwrap();
             });
@@ -352,7 +351,7 @@ mod tests {
         let after = done.clone();
         push(&callbacks, move || after.send(1).unwrap());
         assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(1), "after {:?}", begin.elapsed());
-        *gate.0.lock().unwrap() = true;
+        *gate.0.lock() = true;
         gate.1.notify_all();
         for _ in 0..100 {
             assert_eq!(ended.recv_timeout(Duration::from_secs(20)), Ok(0));

@@ -4,6 +4,7 @@
 //! - [`Callbacks`]: threads for functions of the user, which may block; more of them appear when they do (H13).
 //! - [`Roster`]: which threads of a group are awake, and whom to wake.
 //! - [`spin`]: looking for a short while before sleeping.
+//! - [`Mutex`], [`Condvar`]: locks without poisoning, whose order a thread sanitizer sees.
 //!
 //! Nothing here is static: all state belongs to the value, so a new generation of the process after a fork builds its own
 //! and never meets a lock of its parent (H24).
@@ -12,8 +13,10 @@ mod callbacks;
 mod roster;
 mod slab;
 mod spin;
+mod sync;
 
 pub use callbacks::{CallbackConfig, Callbacks};
 pub use roster::{Call, Roster};
 pub use slab::Slab;
 pub use spin::spin;
+pub use sync::{Condvar, Guard, Mutex};

@@ -11,12 +11,12 @@
 //!   sound while nobody removes that handle, which `get` asks of its caller (H1 gives it to a backend).
 //! - A slot whose generation would wrap is retired instead of becoming vacant.
 
+use crate::sync::{Guard, Mutex};
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Slots of the first chunk; each further chunk has twice as many.
 const FIRST: u32 = 32;
@@ -78,15 +78,15 @@ const fn handle(index: u32, generation: u32) -> u64 {
 
 impl<T> Slab<T> {
     /// An empty slab. Allocates nothing.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             vacancies: Mutex::new(Vacancies { vacant: Vec::new(), grown: 0, live: 0 }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vacancies> {
-        self.vacancies.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Guard<'_, Vacancies> {
+        self.vacancies.lock()
     }
 
     fn slot(&self, index: u32) -> Option<&Slot<T>> {

@@ -2,12 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+/// Looks before the core is offered to others: less than what a hand-over between two cores takes.
+const ALONE: u32 = 16;
+/// Looks between two offers.
+const LOOKS: u32 = 2;
+
 /// Looks until `done` or for about `budget`, and says whether it came.
 ///
-/// The first moments burn the core, since most answers come then; after an eighth of the budget the core is offered to
-/// others between looks, so that two spinning threads on one core don't keep each other from what they wait for.
+/// The first looks burn the core, since most answers come then. After that it is offered to others all the time: whoever
+/// makes the answer may sit on the same core, and then spinning is what keeps the answer away.
 pub fn spin(budget: Duration, mut done: impl FnMut() -> bool) -> bool {
-    for _ in 0..64 {
+    for _ in 0..ALONE {
         if done() {
             return true;
         }
@@ -15,18 +20,15 @@ pub fn spin(budget: Duration, mut done: impl FnMut() -> bool) -> bool {
     }
     let begin = Instant::now();
     loop {
-        for _ in 0..8 {
+        std::thread::yield_now();
+        for _ in 0..LOOKS {
             if done() {
                 return true;
             }
             std::hint::spin_loop();
         }
-        let spent = begin.elapsed();
-        if spent > budget {
+        if begin.elapsed() > budget {
             return done();
-        }
-        if spent > budget / 8 {
-            std::thread::yield_now();
         }
     }
 }
