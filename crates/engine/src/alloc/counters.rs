@@ -1,14 +1,13 @@
 //! The counters as the hot path keeps them.
 //!
-//! A hit touches three totals and three pairs of *headrooms*: by how much the counts, the bytes and the requested bytes
-//! may still grow before some peak is passed. A headroom is a lower bound; only when one falls below zero are the peaks
-//! looked at, off the hot path. Everything else is derived: `current` is what was allocated less what was freed, the
-//! sum over both pools is computed when asked for, and a reset of the accumulated numbers remembers where they stood.
+//! A hit touches three totals and two rows of *headrooms*: by how much the counts, the bytes and the requested bytes may
+//! still grow before some peak is passed. Only when one falls below zero are the peaks looked at, off the hot path.
+//! Everything else is derived: `current` is what was allocated less what was freed, the sum over both pools is computed
+//! when asked for, and a reset of the accumulated numbers remembers where they stood.
 
 use super::stats::{PoolStat, Stat, Stats};
 
-/// Counts of blocks, bytes of blocks, bytes requested.
-/// (The fourth is always 0: four lanes are handled two at a time.)
+/// Counts of blocks, bytes of blocks, bytes requested. (The fourth is always 0: four lanes are handled two at a time.)
 type Triple = [u64; 4];
 
 /// Totals since the beginning, for one pool.
@@ -170,23 +169,49 @@ impl Counters {
         for (ended, n) in totals.ended.iter_mut().zip(change) {
             *ended += n;
         }
-        if was_pending {
-            // `allocated` fell long ago and a headroom may have been measured since, so it must not widen now.
-            totals.pending[0] -= 1;
-            totals.pending[1] -= size;
-            return;
-        }
         for (i, n) in change.into_iter().enumerate() {
             all[i] += n as i64;
             own[i] += n as i64;
+        }
+        if was_pending {
+            self.pend(kind, -1, -(size as i64));
         }
     }
 
     /// A block was given back but streams still use it.
     pub(super) fn defer(&mut self, kind: usize, size: u64) {
+        self.pend(kind, 1, size as i64);
+    }
+
+    /// Changes what is pending. A headroom is bounded by `active` or, where the peak of `allocated` is that much lower, by
+    /// the latter; with what lies between the two the bound moves.
+    fn pend(&mut self, kind: usize, blocks: i64, bytes: i64) {
+        let before = self.gaps(kind);
         let pending = &mut self.totals[kind & 1].pending;
-        pending[0] += 1;
-        pending[1] += size;
+        pending[0] = pending[0].wrapping_add_signed(blocks);
+        pending[1] = pending[1].wrapping_add_signed(bytes);
+        let after = self.gaps(kind);
+        for (level, (after, before)) in [0, 1 + (kind & 1)].into_iter().zip(after.iter().zip(&before)) {
+            for (room, (after, before)) in self.headroom[level].iter_mut().zip(after.iter().zip(before)) {
+                *room += after - before;
+            }
+        }
+    }
+
+    /// How much less headroom `allocated` leaves than `active` (0 or negative), of blocks and of bytes, for both pools
+    /// together and for one.
+    fn gaps(&self, kind: usize) -> [[i64; 2]; 2] {
+        let gap = |level: usize, i: usize, pending: u64| {
+            let peaks = &self.peaks[level];
+            (peaks[i] as i64 - peaks[i + 2] as i64 + pending as i64).min(0)
+        };
+        let [small, large] = [self.totals[0].pending, self.totals[1].pending];
+        let own = self.totals[kind & 1].pending;
+        let level = 1 + (kind & 1);
+        [
+            [gap(0, 0, small[0] + large[0]), gap(0, 1, small[1] + large[1])],
+            [gap(level, 0, own[0]), gap(level, 1, own[1])],
+        ]
     }
 
     fn currents(&self) -> [[u64; 5]; 3] {
@@ -356,6 +381,14 @@ mod tests {
             let got =
                 [stats.allocation, stats.allocated_bytes, stats.active, stats.active_bytes, stats.requested_bytes];
             assert_eq!(got, model, "step {step}");
+            let headroom = counters.headroom;
+            let now = counters.currents();
+            counters.measure_headroom(&now);
+            assert_eq!(
+                headroom.map(|h| [h[0], h[1], h[2]]),
+                counters.headroom.map(|h| [h[0], h[1], h[2]]),
+                "step {step}"
+            );
         }
     }
 }

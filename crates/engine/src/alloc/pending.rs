@@ -200,7 +200,8 @@ impl DeviceCache {
 
     /// Gives back what host functions left, if anything.
     pub(super) fn drain_side(&self) {
-        if !self.side_full.swap(false, Ordering::AcqRel) {
+        // Most often there is nothing, and a load is cheaper than a swap.
+        if !self.side_full.load(Ordering::Acquire) || !self.side_full.swap(false, Ordering::AcqRel) {
             return;
         }
         let left = std::mem::take(&mut *self.side.lock().unwrap_or_else(PoisonError::into_inner));
