@@ -1,5 +1,6 @@
 //! The built-in kernels, run by the host code of `anyaccel-kernels`.
 
+use crate::schedule::Order;
 use crate::stream::{Aligned, LaunchArg};
 use anyaccel_hal::{DType, KernelArg, Launch};
 use anyaccel_kernels::{Builtin, Split, convert, fill_pattern, histogram};
@@ -134,10 +135,10 @@ pub(crate) fn check(number: u32, launch: &Launch, args: &mut [LaunchArg]) -> Res
 }
 
 /// Runs the groups of a launch whose arguments were checked.
-pub(crate) fn run(number: u32, args: &[KernelArg], params: &Aligned, order: &[u64]) {
+pub(crate) fn run(number: u32, args: &[KernelArg], params: &Aligned, order: &Order) {
     // What was checked when it was enqueued holds still.
     let Ok(task) = Task::read(number, params.as_slice()) else { return };
-    for &group in order {
+    for group in order.iter() {
         // SAFETY: H15 and H4: the lengths were checked, the spans keep their memory; H6: it is this launch's turn. That the
         // places of one launch don't overlap is the caller's by H15.
         unsafe { task.run(group as u32, args) };

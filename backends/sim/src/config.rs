@@ -9,7 +9,7 @@ use anyaccel_hal::{
 use std::fmt;
 use std::sync::Arc;
 
-/// Picks one of the streams that can run, which are in the order of their creation, or none for now.
+/// Picks one of the streams that can run, which are in the order of their handles, or none for now.
 pub type Chooser = Arc<dyn Fn(&[StreamId]) -> Option<StreamId> + Send + Sync>;
 
 /// In which order the operations of different streams run.
@@ -249,6 +249,7 @@ pub struct SimConfig {
     pub(crate) execution: Execution,
     pub(crate) deadlock: Deadlock,
     pub(crate) log: usize,
+    pub(crate) strict: bool,
     pub(crate) describe: bool,
     pub(crate) fork_safe_probe: bool,
 }
@@ -268,6 +269,7 @@ impl SimConfig {
             execution: Execution::OnLook,
             deadlock: Deadlock::Wait,
             log: 1024,
+            strict: true,
             describe: true,
             fork_safe_probe: true,
         }
@@ -324,6 +326,14 @@ impl SimConfig {
     #[must_use]
     pub const fn log(mut self, kept: usize) -> Self {
         self.log = kept;
+        self
+    }
+
+    /// Whether races, and memory given back before the host could know that it is unused, are violations, even if no harm
+    /// was done. On at first; off for tests that race on purpose.
+    #[must_use]
+    pub const fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
         self
     }
 

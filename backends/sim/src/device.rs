@@ -215,7 +215,7 @@ unsafe impl Device for SimDevice {
                 let note = format!("stream {} has {left} operations that have not ended", state.named(stream.0));
                 return Err(state.violations.refuse("destroy_stream", Method::DestroyStream, note));
             }
-            state.streams.remove(&stream);
+            state.forget_stream(stream);
             Ok(())
         })
     }
@@ -269,6 +269,7 @@ unsafe impl Device for SimDevice {
             let target = state.stream(Method::Completed, stream, ordinal)?;
             let (ended, time) = (target.ended, target.times.of(target.ended));
             state.see(time);
+            state.host_sees_mark(stream, ended);
             Ok(ended)
         })
     }
@@ -277,7 +278,7 @@ unsafe impl Device for SimDevice {
         self.call(Call::new(Method::Stamp).stream(stream), |state, ordinal| {
             state.stream(Method::Stamp, stream, ordinal)?;
             let stamp = Stamp(state.handles.give(ordinal));
-            state.stamps.insert(stamp, StampState { ordinal, time: None });
+            state.stamps.insert(stamp, StampState { ordinal, time: None, knows: Arc::default() });
             state.enqueue(stream, Work::Stamp(stamp));
             Ok(stamp)
         })
@@ -285,8 +286,13 @@ unsafe impl Device for SimDevice {
 
     unsafe fn elapsed_ns(&self, from: Stamp, to: Stamp) -> Result<i64, Fault> {
         self.call(Call::new(Method::ElapsedNs).amount(from.0), |state, ordinal| {
-            let (from, to) = (state.stamp_time(from, ordinal)?, state.stamp_time(to, ordinal)?);
-            Ok(to.wrapping_sub(from) as i64)
+            let times = [state.stamp_time(from, ordinal)?, state.stamp_time(to, ordinal)?];
+            for stamp in [from, to] {
+                if let Some(knows) = state.stamps.get(&stamp).map(|stamp| Arc::clone(&stamp.knows)) {
+                    state.host_learns(&knows);
+                }
+            }
+            Ok(times[1].wrapping_sub(times[0]) as i64)
         })
     }
 

@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 /// What the driver and its open devices hold together. When the last of them goes, work not yet begun is dropped (H25).
 pub(crate) struct Life {
     pub(crate) shared: Arc<Shared>,
+    generation: u64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -20,19 +21,25 @@ impl Life {
     /// The life of a simulation: the one that is, or a new one.
     pub(crate) fn of(shared: &Arc<Shared>) -> Arc<Self> {
         let mut state = shared.lock();
-        if let Some(life) = state.life.upgrade() {
-            return life;
+        while state.alive {
+            if let Some(life) = state.life.upgrade() {
+                return life;
+            }
+            // Its end is under way.
+            state = state.sleep(None).0;
         }
-        let life = Arc::new(Self { shared: Arc::clone(shared), thread: Mutex::new(None) });
+        state.alive = true;
+        state.generation += 1;
+        let generation = state.generation;
+        let life = Arc::new(Self { shared: Arc::clone(shared), generation, thread: Mutex::new(None) });
         state.life = Arc::downgrade(&life);
-        state.stop = false;
         life
     }
 
     fn start_thread(&self) -> Result<(), Fault> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if self.shared.config.execution == Execution::Background && thread.is_none() {
-            *thread = Some(execute::start(&self.shared)?);
+            *thread = Some(execute::start(&self.shared, self.generation)?);
         }
         Ok(())
     }
@@ -41,17 +48,14 @@ impl Life {
 impl Drop for Life {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        let revived = state.life.upgrade().is_some();
-        let (mut cancelled, mut callbacks) = (Vec::new(), None);
-        if !revived {
-            state.stop = true;
-            let all: Vec<_> = state.streams.keys().copied().collect();
-            for id in all {
-                state.drop_work(id);
-            }
-            cancelled = std::mem::take(&mut state.cancelled);
-            callbacks = state.callbacks.take();
+        state.alive = false;
+        // The thread of the background sees that it is another's time.
+        state.generation += 1;
+        let all: Vec<_> = state.streams.keys().copied().collect();
+        for id in all {
+            state.drop_work(id);
         }
+        let (cancelled, callbacks) = (std::mem::take(&mut state.cancelled), state.callbacks.take());
         drop(state);
         self.shared.signal();
         let jobs = match &callbacks {

@@ -18,7 +18,7 @@ pub(crate) enum Job {
 }
 
 /// Starts the threads of [`Execution::Background`].
-pub(crate) fn start(shared: &Arc<Shared>) -> Result<JoinHandle<()>, Fault> {
+pub(crate) fn start(shared: &Arc<Shared>, generation: u64) -> Result<JoinHandle<()>, Fault> {
     let failed = |error: std::io::Error| Fault::new(FaultKind::Driver, "start").note(error.to_string());
     let theirs = Arc::clone(shared);
     let config = CallbackConfig::named("anyaccel-sim user");
@@ -31,14 +31,14 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Result<JoinHandle<()>, Fault> {
     let shared = Arc::clone(shared);
     let run = move || {
         let mut state = shared.lock();
-        while !state.stop {
+        while state.generation == generation {
             state = shared.cancel_all(state);
             let picked = state.pick(true, None);
             if let Some(id) = picked {
                 // Nobody waits, so time passes by itself.
                 state.now = state.now.max(by_time_end(&state, id));
                 state = shared.run(state, id);
-            } else if state.cancelled.is_empty() && !state.stop {
+            } else if state.cancelled.is_empty() && state.generation == generation {
                 state = state.sleep(None).0;
             }
         }
@@ -140,7 +140,7 @@ impl Shared {
 
     /// After a change: what runs at once, runs.
     pub(crate) fn settle(&self, state: &mut State) {
-        if matches!(state.picker.mode(), Interleaving::Eager) {
+        if matches!(state.picker.mode(), Interleaving::Eager | Interleaving::ByTime) {
             state.look();
         }
     }
@@ -169,6 +169,8 @@ impl Shared {
             } else if state.streams.values().any(|stream| stream.running) {
                 state = state.sleep(None).0;
             } else {
+                let all: Vec<_> = state.streams.keys().copied().collect();
+                all.into_iter().for_each(|id| state.host_sees_all(id));
                 return;
             }
         }
@@ -190,7 +192,10 @@ impl Shared {
         let number = state.ledger.last();
         let result = match admitted {
             Ok(()) => self.wait_admitted(state, ordinal, id, until, deadline),
-            Err(fault) => Err(fault),
+            Err(fault) => {
+                drop(state);
+                Err(fault)
+            }
         };
         if let Err(fault) = &result {
             self.lock().ledger.failed(number, fault.kind);
@@ -237,7 +242,9 @@ impl Shared {
                 }
                 Head::Closed(gate) => {
                     // Let the others come as far as they can before this thread gives up or sleeps.
-                    if let Some(other) = state.pick(background, None).filter(|_| by_time_end(&state, id) == 0) {
+                    let other = state.pick(background, None).map(|other| (other, by_time_end(&state, other)));
+                    if let Some((other, end)) = other.filter(|&(_, end)| virtual_deadline.is_none_or(|at| end <= at)) {
+                        state.see(end);
                         state = self.run(state, other);
                         continue;
                     }
@@ -279,6 +286,10 @@ impl Shared {
                 };
                 let fault = stream.fault.take();
                 state.see(time);
+                match goal {
+                    Goal::Mark(mark) => state.host_sees_mark(id, mark),
+                    Goal::Operations(_) => state.host_sees_all(id),
+                }
                 fault
             }
         };

@@ -5,10 +5,12 @@
 
 use crate::counters::{Call, Method};
 use crate::device::SimDevice;
+use crate::order::Knowledge;
 use crate::sim::Sim;
 use crate::state::State;
 use crate::stream::Work;
 use anyaccel_hal::{Fault, FaultKind, Gate, Gates, GatesLimits, StreamId};
+use std::sync::Arc;
 
 /// What is known of a gate.
 pub(crate) struct GateState {
@@ -16,6 +18,8 @@ pub(crate) struct GateState {
     pub(crate) open: bool,
     /// The host's time when it was opened.
     pub(crate) opened: u64,
+    /// What the host knew then.
+    pub(crate) knows: Arc<Knowledge>,
     /// Whoever waits for work behind it opens it.
     pub(crate) by_waiters: bool,
     /// A test's.
@@ -25,15 +29,16 @@ pub(crate) struct GateState {
 impl State {
     pub(crate) fn add_gate(&mut self, ordinal: u32, by_waiters: bool, hold: bool) -> Gate {
         let gate = Gate(self.handles.give(ordinal));
-        self.gates.insert(gate, GateState { ordinal, open: false, opened: 0, by_waiters, hold });
+        self.gates.insert(gate, GateState { ordinal, open: false, opened: 0, knows: Arc::default(), by_waiters, hold });
         gate
     }
 
     pub(crate) fn open_gate(&mut self, gate: Gate) {
-        let now = self.now;
+        let (now, host) = (self.now, Arc::clone(&self.host));
         if let Some(state) = self.gates.get_mut(&gate).filter(|state| !state.open) {
             state.open = true;
             state.opened = now;
+            state.knows = host;
         }
     }
 

@@ -52,6 +52,7 @@ mod intervals;
 mod kernels;
 mod memory;
 mod misuse;
+mod order;
 mod peers;
 mod pinned;
 mod place;

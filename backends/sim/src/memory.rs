@@ -2,6 +2,7 @@
 
 use crate::config::{DeviceConfig, Reuse};
 use crate::intervals::Intervals;
+use crate::order::Uses;
 use anyaccel_hal::{HostPtr, Mem, Segment};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -74,18 +75,20 @@ impl Drop for Backing {
 #[derive(Clone)]
 pub(crate) struct Span {
     pub(crate) mem: Mem,
+    pub(crate) offset: u64,
     pub(crate) len: u64,
-    ptr: Option<(Arc<Backing>, u64)>,
+    /// Its first byte.
+    start: Option<(Arc<Backing>, u64)>,
 }
 
 impl Span {
-    pub(crate) fn new(mem: Mem, len: u64, backing: Arc<Backing>, offset: u64) -> Self {
-        Self { mem, len, ptr: Some((backing, offset)) }
+    pub(crate) fn new(mem: Mem, offset: u64, len: u64, backing: Arc<Backing>) -> Self {
+        Self { mem, offset, len, start: Some((backing, offset)) }
     }
 
     /// Its first byte; `None` on a device without contents.
     pub(crate) fn ptr(&self) -> Option<*mut u8> {
-        self.ptr.as_ref().map(|(backing, offset)| backing.at(*offset))
+        self.start.as_ref().map(|(backing, offset)| backing.at(*offset))
     }
 }
 
@@ -102,8 +105,7 @@ struct Region {
     backing: Option<Arc<Backing>>,
     /// Where in the backing it begins: not 0 for an import of what is ours.
     begin: u64,
-    /// Operations enqueued and not ended that name it.
-    pending: u32,
+    uses: Uses,
 }
 
 /// Why memory could not be had.
@@ -191,7 +193,8 @@ impl Space {
             }
         };
         let addr = self.take_addresses(len, self.alignment);
-        self.regions.insert(mem, Region { addr, len, owner: Owner::Allocated, backing, begin: 0, pending: 0 });
+        self.regions
+            .insert(mem, Region { addr, len, owner: Owner::Allocated, backing, begin: 0, uses: Uses::default() });
         Ok(Segment { mem, addr, len })
     }
 
@@ -204,7 +207,7 @@ impl Space {
             None if addr >= SYNTHETIC => return Err(format!("no live memory has {len} bytes at {addr:#x}")),
             None => (self.backed.then(|| Backing::borrowed(HostPtr(addr as *mut u8))), 0),
         };
-        self.regions.insert(mem, Region { addr, len, owner: Owner::Imported, backing, begin, pending: 0 });
+        self.regions.insert(mem, Region { addr, len, owner: Owner::Imported, backing, begin, uses: Uses::default() });
         Ok(Segment { mem, addr, len })
     }
 
@@ -217,7 +220,7 @@ impl Space {
         let backing = self.backing(len)?;
         let addr = self.take_addresses(len, self.alignment.max(self.granularity));
         let owner = Owner::Reserved(Intervals::default());
-        self.regions.insert(mem, Region { addr, len, owner, backing, begin: 0, pending: 0 });
+        self.regions.insert(mem, Region { addr, len, owner, backing, begin: 0, uses: Uses::default() });
         Ok(Segment { mem, addr, len })
     }
 
@@ -225,9 +228,9 @@ impl Space {
         self.regions.contains_key(&mem)
     }
 
-    /// Operations enqueued and not ended that name it.
-    pub(crate) fn pending(&self, mem: Mem) -> u32 {
-        self.regions.get(&mem).map_or(0, |region| region.pending)
+    /// Who uses it.
+    pub(crate) fn uses(&mut self, mem: Mem) -> Option<&mut Uses> {
+        self.regions.get_mut(&mem).map(|region| &mut region.uses)
     }
 
     pub(crate) fn is_reserved(&self, mem: Mem) -> bool {
@@ -304,21 +307,8 @@ impl Space {
         {
             return Err(("H4", format!("{len} bytes at offset {offset} are not all backed")));
         }
-        Ok(Span { mem, len, ptr: region.backing.clone().map(|backing| (backing, region.begin + offset)) })
-    }
-
-    /// An operation that names this memory was enqueued.
-    pub(crate) fn begin_use(&mut self, mem: Mem) {
-        if let Some(region) = self.regions.get_mut(&mem) {
-            region.pending += 1;
-        }
-    }
-
-    /// It has ended.
-    pub(crate) fn end_use(&mut self, mem: Mem) {
-        if let Some(region) = self.regions.get_mut(&mem) {
-            region.pending -= 1;
-        }
+        let start = region.backing.clone().map(|backing| (backing, region.begin + offset));
+        Ok(Span { mem, offset, len, start })
     }
 
     fn charge(&mut self, len: u64) -> Result<(), Shortage> {

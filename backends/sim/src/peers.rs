@@ -23,8 +23,8 @@ impl Peers for SimDevice {
                 let note = format!("device {from} is out of reach of device {ordinal}");
                 return Err(Fault::unsupported(Method::PeersCopy.name()).note(note));
             }
-            let dst = Side::Device(state.place(Method::PeersCopy, ordinal, dst, len)?);
-            let src = Side::Device(state.place(Method::PeersCopy, from, src, len)?);
+            let dst = Side::Span(state.place(Method::PeersCopy, ordinal, dst, len)?);
+            let src = Side::Span(state.place(Method::PeersCopy, from, src, len)?);
             state.enqueue(stream, Work::Copy { dst, src, len });
             Ok(())
         })

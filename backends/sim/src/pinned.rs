@@ -3,8 +3,9 @@
 use crate::counters::{Call, Method};
 use crate::device::SimDevice;
 use crate::memory::{Backing, Broken, Span};
+use crate::order::Uses;
 use crate::state::Debris;
-use anyaccel_hal::{Fault, FaultKind, HostPtr, Mem, Pinned, PinnedLimits};
+use anyaccel_hal::{Fault, FaultKind, HostPtr, Mem, Pinned, PinnedLimits, Place};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ struct Block {
     addr: usize,
     len: u64,
     backing: Option<Arc<Backing>>,
-    pending: u32,
+    uses: Uses,
 }
 
 /// The pinned memory of one device.
@@ -43,8 +44,9 @@ impl PinnedSpace {
         self.blocks.contains_key(&mem)
     }
 
-    pub(crate) fn pending(&self, mem: Mem) -> u32 {
-        self.blocks.get(&mem).map_or(0, |block| block.pending)
+    /// Who uses it.
+    pub(crate) fn uses(&mut self, mem: Mem) -> Option<&mut Uses> {
+        self.blocks.get_mut(&mem).map(|block| &mut block.uses)
     }
 
     /// A part of a block (H4).
@@ -55,26 +57,15 @@ impl PinnedSpace {
             return Err(("H4", note));
         }
         let backing = block.backing.clone().unwrap_or_else(|| Backing::borrowed(HostPtr(block.addr as *mut u8)));
-        Ok(Span::new(mem, len, backing, offset))
+        Ok(Span::new(mem, offset, len, backing))
     }
 
-    /// The block that holds the whole of a stretch of host memory, if one does.
-    pub(crate) fn holding(&self, ptr: HostPtr, len: u64) -> Option<Mem> {
+    /// The place of a stretch of host memory, if one block holds the whole of it.
+    pub(crate) fn holding(&self, ptr: HostPtr, len: u64) -> Option<Place> {
         let (&start, &mem) = self.by_address.range(..=ptr.0 as usize).next_back()?;
-        let block = &self.blocks[&mem];
-        ((ptr.0 as usize - start) as u64).checked_add(len).is_some_and(|end| end <= block.len).then_some(mem)
-    }
-
-    pub(crate) fn begin_use(&mut self, mem: Mem) {
-        if let Some(block) = self.blocks.get_mut(&mem) {
-            block.pending += 1;
-        }
-    }
-
-    pub(crate) fn end_use(&mut self, mem: Mem) {
-        if let Some(block) = self.blocks.get_mut(&mem) {
-            block.pending -= 1;
-        }
+        let offset = (ptr.0 as usize - start) as u64;
+        let end = offset.checked_add(len)?;
+        (end <= self.blocks[&mem].len).then_some(Place { mem, offset })
     }
 
     /// Whether a stretch of host memory begins in a block and ends behind it, or the other way round. Registered memory
@@ -104,7 +95,7 @@ impl PinnedSpace {
 
     fn insert(&mut self, mem: Mem, ptr: HostPtr, len: u64, backing: Option<Arc<Backing>>) {
         let addr = ptr.0 as usize;
-        self.blocks.insert(mem, Block { addr, len, backing, pending: 0 });
+        self.blocks.insert(mem, Block { addr, len, backing, uses: Uses::default() });
         self.by_address.insert(addr, mem);
     }
 
@@ -164,11 +155,7 @@ impl Pinned for SimDevice {
             if !pinned.has(mem) {
                 return Err(state.unknown(Method::PinnedFree, "pinned memory", mem.0, ordinal));
             }
-            let pending = pinned.pending(mem);
-            if pending > 0 {
-                let note = format!("{} freed while {pending} copies that name it are pending", state.named(mem.0));
-                return Err(state.violations.refuse("H5", Method::PinnedFree, note));
-            }
+            state.unused("H5", Method::PinnedFree, mem, ordinal)?;
             let backing = state.device(ordinal).pinned.free(mem);
             if let Some(backing) = backing {
                 state.debris.push(Debris::Backing(backing));

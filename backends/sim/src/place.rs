@@ -47,8 +47,8 @@ impl State {
     /// An end of a copy (H4, H5).
     pub(crate) fn side(&mut self, ordinal: u32, end: End, len: u64) -> Result<Side, Fault> {
         match end {
-            End::Device(place) => Ok(Side::Device(self.place(Method::Copy, ordinal, place, len)?)),
-            End::Pinned(place) => Ok(Side::Device(self.pinned_place(Method::Copy, ordinal, place, len)?)),
+            End::Device(place) => Ok(Side::Span(self.place(Method::Copy, ordinal, place, len)?)),
+            End::Pinned(place) => Ok(Side::Span(self.pinned_place(Method::Copy, ordinal, place, len)?)),
             End::Host(ptr) => {
                 if !self.device(ordinal).config.host_ends {
                     let note = "any host memory as an end, where DeviceInfo::host_ends is false";
@@ -63,7 +63,10 @@ impl State {
                     let note = format!("{len} bytes from {:p} pass an end of pinned memory", ptr.0);
                     return Err(self.violations.refuse("H5", Method::Copy, note));
                 }
-                Ok(Side::Host(ptr, block))
+                match block {
+                    Some(place) => Ok(Side::Span(self.pinned_place(Method::Copy, ordinal, place, len)?)),
+                    None => Ok(Side::Host(ptr)),
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::config::Interleaving;
 use crate::handle;
+use crate::memory::Span;
 use crate::state::{Debris, State, in_host_fn};
 use crate::stream::{Aligned, Code, Item, LaunchArg, Side, Stream, Work};
 use anyaccel_hal::{Gate, HostFn, HostKernel, HostStatus, KernelArg, Launch, StreamId, WorkGroup};
@@ -171,9 +172,7 @@ impl State {
     fn cost(&self, stream: &Stream, work: &Work) -> u64 {
         let costs = &self.devices[stream.ordinal as usize].costs;
         match work {
-            Work::Copy { dst: Side::Device(dst), src: Side::Device(src), len }
-                if handle::device_of(dst.mem.0) == handle::device_of(src.mem.0) =>
-            {
+            Work::Copy { dst: Side::Span(dst), src: Side::Span(src), len } if self.within_a_device(dst, src) => {
                 costs.local(*len)
             }
             Work::Copy { len, .. } => costs.transfer(*len),
@@ -182,6 +181,12 @@ impl State {
             Work::Write { .. } | Work::HostCall(_) => costs.op_ns,
             Work::Wait { .. } | Work::Gate(_) | Work::Mark(_) | Work::Stamp(_) => 0,
         }
+    }
+
+    fn within_a_device(&self, dst: &Span, src: &Span) -> bool {
+        let ordinal = handle::device_of(dst.mem.0);
+        let space = &self.devices[ordinal as usize].space;
+        handle::device_of(src.mem.0) == ordinal && space.has(dst.mem) && space.has(src.mem)
     }
 
     /// Picks a stream that can run: with `needed`, one in any case.
@@ -240,13 +245,15 @@ impl State {
                     self.cancelled.push(function);
                 } else {
                     self.end_uses(&item.work);
-                    self.debris.push(Debris::Item(item));
+                    self.debris.push(Debris::Work(item.work));
                 }
                 self.ended(id, "failed", begin, end);
                 return None;
             }
         }
+        self.orders(id, &item.knows, &item.work);
         let what = item.work.name();
+        let stream = self.streams.get_mut(&id)?;
         match &mut item.work {
             Work::Mark(mark) => {
                 stream.ended = *mark;
@@ -267,7 +274,7 @@ impl State {
             Work::HostCall(_) => {
                 stream.running = true;
                 let status = if stream.fault.is_some() { HostStatus::Cancelled } else { HostStatus::Run };
-                return Some(UserWork { stream: id, item, begin, end, order: Vec::new(), status });
+                return Some(UserWork { stream: id, item, begin, end, order: Order::Rising(0), status });
             }
             Work::Launch { code, launch, .. } => {
                 let order = self.group_order(launch);
@@ -306,7 +313,7 @@ impl State {
     /// Keeps what must not be dropped under the lock.
     fn debris_of(&mut self, item: Item) {
         if matches!(item.work, Work::Launch { .. } | Work::HostCall(_)) {
-            self.debris.push(Debris::Item(item));
+            self.debris.push(Debris::Work(item.work));
         }
     }
 
@@ -330,21 +337,41 @@ impl State {
     }
 
     /// In which order the groups of a launch run: any is right, a seeded simulation tries many.
-    fn group_order(&mut self, launch: &Launch) -> Vec<u64> {
-        let mut order: Vec<u64> = (0..launch.groups.iter().map(|&n| u64::from(n)).product()).collect();
-        if matches!(self.picker.mode, Interleaving::Seeded(_)) {
-            for at in (1..order.len()).rev() {
-                order.swap(at, random(&mut self.picker.random) as usize % (at + 1));
-            }
+    fn group_order(&mut self, launch: &Launch) -> Order {
+        let count = launch.groups.iter().map(|&n| u64::from(n)).product();
+        if !matches!(self.picker.mode, Interleaving::Seeded(_)) || count > Order::SHUFFLED_UP_TO {
+            return Order::Rising(count);
         }
-        order
+        let mut order: Vec<u64> = (0..count).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, random(&mut self.picker.random) as usize % (at + 1));
+        }
+        Order::Shuffled(order)
+    }
+}
+
+/// The order of the groups of a launch, by their linear numbers, x fastest.
+pub(crate) enum Order {
+    Rising(u64),
+    Shuffled(Vec<u64>),
+}
+
+impl Order {
+    const SHUFFLED_UP_TO: u64 = 1 << 16;
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> {
+        let (rising, shuffled): (u64, &[u64]) = match self {
+            Self::Rising(count) => (*count, &[]),
+            Self::Shuffled(order) => (0, order),
+        };
+        (0..rising).chain(shuffled.iter().copied())
     }
 }
 
 fn side_ptr(side: &Side) -> Option<*mut u8> {
     match side {
-        Side::Device(span) => span.ptr(),
-        Side::Host(ptr, _) => Some(ptr.0),
+        Side::Span(span) => span.ptr(),
+        Side::Host(ptr) => Some(ptr.0),
     }
 }
 
@@ -356,7 +383,7 @@ fn copy(dst: &Side, src: &Side, len: u64) {
     }
 }
 
-fn fill(dst: &crate::memory::Span, pattern: &[u8]) {
+fn fill(dst: &Span, pattern: &[u8]) {
     let Some(ptr) = dst.ptr() else { return };
     // SAFETY: H4: the span was checked and its memory is kept alive; H6 makes it this one's turn.
     let bytes = unsafe { std::slice::from_raw_parts_mut(ptr, dst.len as usize) };
@@ -371,7 +398,7 @@ pub(crate) struct UserWork {
     pub(crate) item: Item,
     begin: u64,
     end: u64,
-    order: Vec<u64>,
+    order: Order,
     /// H33: a host function behind failed work is cancelled.
     status: HostStatus,
 }
@@ -397,7 +424,7 @@ impl UserWork {
     pub(crate) fn report(self, state: &mut State) {
         state.end_uses(&self.item.work);
         state.ended(self.stream, self.item.work.name(), self.begin, self.end);
-        state.debris.push(Debris::Item(self.item));
+        state.debris.push(Debris::Work(self.item.work));
     }
 }
 
@@ -409,7 +436,7 @@ pub(crate) fn cancel(mut function: HostFn) {
     });
 }
 
-fn launch_now(work: &mut Work, order: &[u64]) {
+fn launch_now(work: &mut Work, order: &Order) {
     let Work::Launch { code, launch, args } = work else { return };
     let mut passed = Vec::with_capacity(args.len());
     for arg in args.iter_mut() {
@@ -435,7 +462,7 @@ fn launch_now(work: &mut Work, order: &[u64]) {
     }
 }
 
-fn run_groups(kernel: &HostKernel, launch: &Launch, args: &[LaunchArg], passed: &mut [KernelArg], order: &[u64]) {
+fn run_groups(kernel: &HostKernel, launch: &Launch, args: &[LaunchArg], passed: &mut [KernelArg], order: &Order) {
     for group in groups(launch, order) {
         let mut locals: Vec<Aligned> = Vec::new();
         for (arg, passed) in args.iter().zip(passed.iter_mut()) {
@@ -451,11 +478,11 @@ fn run_groups(kernel: &HostKernel, launch: &Launch, args: &[LaunchArg], passed: 
     }
 }
 
-/// The groups of a launch in that order of their linear numbers, x fastest.
-fn groups(launch: &Launch, order: &[u64]) -> impl Iterator<Item = WorkGroup> {
+/// The groups of a launch in that order.
+fn groups(launch: &Launch, order: &Order) -> impl Iterator<Item = WorkGroup> {
     let (groups, threads, shared) = (launch.groups, launch.threads, launch.shared);
     let (x, y) = (u64::from(groups[0]), u64::from(groups[1]));
-    order.iter().map(move |&n| {
+    order.iter().map(move |n| {
         let index = [(n % x) as u32, (n / x % y) as u32, (n / (x * y)) as u32];
         WorkGroup { index, groups, threads, shared }
     })

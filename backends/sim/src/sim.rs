@@ -134,7 +134,7 @@ impl Sim {
         let state = self.shared.lock();
         let ready = matches!(state.head(stream), Head::Ready | Head::ReadyUserCode);
         if ready {
-            drop(self.shared.run(state, stream));
+            self.shared.run(state, stream).host_sees_all(stream);
         }
         ready
     }

@@ -18,6 +18,7 @@ use crate::handle::{self, Handles};
 use crate::hold::GateState;
 use crate::memory::{Backing, Shortage, Space};
 use crate::misuse::Violations;
+use crate::order::{Knowledge, Uses};
 use crate::pinned::PinnedSpace;
 use crate::schedule::{Executed, Picker};
 use crate::stream::{Code, Item, Stream, Work};
@@ -47,7 +48,7 @@ pub(crate) fn in_host_fn(run: impl FnOnce()) {
 pub(crate) enum Debris {
     Backing(#[expect(dead_code, reason = "kept for its destructor")] Arc<Backing>),
     Kernel(#[expect(dead_code, reason = "kept for its destructor")] Arc<HostKernel>),
-    Item(#[expect(dead_code, reason = "kept for its destructor")] Item),
+    Work(#[expect(dead_code, reason = "kept for its destructor")] Work),
 }
 
 /// A device, as far as it can change.
@@ -67,6 +68,7 @@ pub(crate) struct DeviceState {
 pub(crate) struct StampState {
     pub(crate) ordinal: u32,
     pub(crate) time: Option<u64>,
+    pub(crate) knows: Arc<Knowledge>,
 }
 
 /// A kernel's device and code.
@@ -79,6 +81,10 @@ pub(crate) struct KernelState {
 pub(crate) struct State {
     /// The host's time, in virtual nanoseconds.
     pub(crate) now: u64,
+    /// What the host knows to have ended.
+    pub(crate) host: Arc<Knowledge>,
+    /// Whether order is watched at all.
+    pub(crate) strict: bool,
     pub(crate) handles: Handles,
     pub(crate) devices: Vec<DeviceState>,
     pub(crate) streams: BTreeMap<StreamId, Stream>,
@@ -105,8 +111,9 @@ pub(crate) struct State {
     pub(crate) debris: Arc<Bin>,
     /// The threads for code of users, of [`Execution::Background`](crate::Execution::Background).
     pub(crate) callbacks: Option<Arc<Callbacks<Job>>>,
-    /// The thread of [`Execution::Background`](crate::Execution::Background) is to end.
-    pub(crate) stop: bool,
+    /// Whether a driver or a device is alive, and which life it is. A thread of an earlier one ends.
+    pub(crate) alive: bool,
+    pub(crate) generation: u64,
     pub(crate) life: Weak<crate::driver::Life>,
 }
 
@@ -124,6 +131,8 @@ impl State {
         };
         Self {
             now: 0,
+            host: Arc::default(),
+            strict: config.strict,
             handles: Handles::new(),
             devices: config.devices.iter().enumerate().map(device).collect(),
             streams: BTreeMap::new(),
@@ -145,7 +154,8 @@ impl State {
             cancelled: Vec::new(),
             debris,
             callbacks: None,
-            stop: false,
+            alive: false,
+            generation: 0,
             life: Weak::new(),
         }
     }
@@ -207,15 +217,19 @@ impl State {
 
     /// Appends an operation to a stream.
     pub(crate) fn enqueue(&mut self, id: StreamId, work: Work) {
-        let item = Item { work, since: self.now };
+        let item = Item { work, since: self.now, knows: Arc::clone(&self.host) };
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let lost = self.devices[stream.ordinal as usize].lost;
         if lost {
             // Only a hold of a test's gets here: nothing is held up any more.
-            self.debris.push(Debris::Item(item));
+            self.debris.push(Debris::Work(item.work));
             return;
         }
-        item.work.each_mem(|mem| begin_use(&mut self.devices, mem));
+        for span in item.work.spans() {
+            if let Some(uses) = uses_of(&mut self.devices, span.mem) {
+                uses.pending += 1;
+            }
+        }
         stream.enqueued += 1;
         stream.queue.push_back(item);
         self.active.insert(id);
@@ -223,11 +237,11 @@ impl State {
 
     /// The operation has ended, or never will begin: its memory is free of it.
     pub(crate) fn end_uses(&mut self, work: &Work) {
-        work.each_mem(|mem| {
-            let device = &mut self.devices[handle::device_of(mem.0) as usize];
-            device.space.end_use(mem);
-            device.pinned.end_use(mem);
-        });
+        for span in work.spans() {
+            if let Some(uses) = uses_of(&mut self.devices, span.mem) {
+                uses.pending -= 1;
+            }
+        }
     }
 
     /// The device is gone for good (H20).
@@ -251,16 +265,15 @@ impl State {
             self.end_uses(&item.work);
             match item.work {
                 Work::HostCall(function) => self.cancelled.push(function),
-                work => self.debris.push(Debris::Item(Item { work, since: item.since })),
+                work => self.debris.push(Debris::Work(work)),
             }
         }
     }
 }
 
-fn begin_use(devices: &mut [DeviceState], mem: Mem) {
+fn uses_of(devices: &mut [DeviceState], mem: Mem) -> Option<&mut Uses> {
     let device = &mut devices[handle::device_of(mem.0) as usize];
-    device.space.begin_use(mem);
-    device.pinned.begin_use(mem);
+    device.space.uses(mem).or_else(|| device.pinned.uses(mem))
 }
 
 /// What is to be dropped without the lock, until it is.

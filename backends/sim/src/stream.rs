@@ -2,15 +2,26 @@
 
 use crate::clock::MarkTimes;
 use crate::memory::Span;
-use anyaccel_hal::{Fault, Gate, HostFn, HostKernel, HostPtr, Launch, Mem, Pattern, Stamp, StreamId, Written};
+use crate::order::{AtMarks, Knowledge};
+use anyaccel_hal::{Fault, Gate, HostFn, HostKernel, HostPtr, Launch, Pattern, Stamp, StreamId, Written};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One end of an enqueued copy.
 pub(crate) enum Side {
-    Device(Span),
-    /// Host memory, and the pinned block that holds it.
-    Host(HostPtr, Option<Mem>),
+    /// Memory with a handle. Of pinned memory that was named by its address too.
+    Span(Span),
+    /// Any host memory.
+    Host(HostPtr),
+}
+
+impl Side {
+    pub(crate) fn span(&self) -> Option<&Span> {
+        match self {
+            Self::Span(span) => Some(span),
+            Self::Host(_) => None,
+        }
+    }
 }
 
 /// Bytes at an address that any value may have.
@@ -53,6 +64,15 @@ pub(crate) enum LaunchArg {
     Span(Span),
     Bytes(Aligned),
     Local(usize),
+}
+
+impl LaunchArg {
+    fn span(&self) -> Option<&Span> {
+        match self {
+            Self::Span(span) => Some(span),
+            Self::Bytes(_) | Self::Local(_) => None,
+        }
+    }
 }
 
 /// What a launch runs.
@@ -101,31 +121,17 @@ impl Work {
         !matches!(self, Self::Wait { .. } | Self::Gate(_) | Self::Mark(_) | Self::Stamp(_))
     }
 
-    /// Each piece of memory that it names, as often as it does.
-    pub(crate) fn each_mem(&self, mut see: impl FnMut(Mem)) {
-        match self {
-            Self::Copy { dst, src, .. } => {
-                for side in [dst, src] {
-                    match side {
-                        Side::Device(span) => see(span.mem),
-                        Side::Host(_, pinned) => {
-                            if let Some(mem) = pinned {
-                                see(*mem);
-                            }
-                        }
-                    }
-                }
+    /// The parts of device and pinned memory that it names by their handles.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = &Span> {
+        let (sides, args): ([Option<&Span>; 2], &[LaunchArg]) = match self {
+            Self::Copy { dst, src, .. } => ([dst.span(), src.span()], &[]),
+            Self::Fill { dst, .. } | Self::Write { dst, .. } => ([Some(dst), None], &[]),
+            Self::Launch { args, .. } => ([None, None], args),
+            Self::HostCall(_) | Self::Wait { .. } | Self::Gate(_) | Self::Mark(_) | Self::Stamp(_) => {
+                ([None, None], &[])
             }
-            Self::Fill { dst, .. } | Self::Write { dst, .. } => see(dst.mem),
-            Self::Launch { args, .. } => {
-                for arg in args {
-                    if let LaunchArg::Span(span) = arg {
-                        see(span.mem);
-                    }
-                }
-            }
-            Self::HostCall(_) | Self::Wait { .. } | Self::Gate(_) | Self::Mark(_) | Self::Stamp(_) => {}
-        }
+        };
+        sides.into_iter().flatten().chain(args.iter().filter_map(LaunchArg::span))
     }
 }
 
@@ -134,6 +140,8 @@ pub(crate) struct Item {
     pub(crate) work: Work,
     /// The host's time when it was enqueued.
     pub(crate) since: u64,
+    /// What the host knew when it was enqueued.
+    pub(crate) knows: Arc<Knowledge>,
 }
 
 /// A stream.
@@ -153,6 +161,9 @@ pub(crate) struct Stream {
     /// The highest mark that has ended.
     pub(crate) ended: u64,
     pub(crate) times: MarkTimes,
+    /// What its operations so far are ordered behind.
+    pub(crate) knows: Knowledge,
+    pub(crate) at_marks: AtMarks,
     /// What its work reported, until a wait tells.
     pub(crate) fault: Option<Fault>,
     /// How its next operation is to fail.
@@ -171,6 +182,8 @@ impl Stream {
             issued: 0,
             ended: 0,
             times: MarkTimes::default(),
+            knows: Knowledge::default(),
+            at_marks: AtMarks::default(),
             fault: None,
             fail_next: None,
         }

@@ -2,6 +2,7 @@
 
 use crate::counters::{Call, Method};
 use crate::device::SimDevice;
+use crate::memory::Span;
 use crate::state::{Debris, State};
 use anyaccel_hal::{Fault, Mem, Range, Segment, VirtualMemory, VirtualMemoryLimits};
 
@@ -14,21 +15,16 @@ impl State {
         Err(self.unknown(method, "range", range.0, ordinal))
     }
 
-    /// Refuses what would take memory from work that is still to come (H4).
-    fn unused(&mut self, method: Method, mem: Mem, ordinal: u32) -> Result<(), Fault> {
-        match self.device(ordinal).space.pending(mem) {
-            0 => Ok(()),
-            pending => {
-                let what = format!("{} given back", self.named(mem.0));
-                let note = format!("memory {what} while {pending} operations that name it are pending");
-                Err(self.violations.refuse("H4", method, note))
-            }
-        }
+    /// Operations still to come that name some of these bytes.
+    fn pending_on(&self, mem: Mem, bytes: &std::ops::Range<u64>) -> usize {
+        let meets = |span: &Span| span.mem == mem && span.offset < bytes.end && bytes.start < span.offset + span.len;
+        let items = self.streams.values().flat_map(|stream| stream.queue.iter());
+        items.filter(|item| item.work.spans().any(meets)).count()
     }
 
     /// Takes live memory back.
     pub(crate) fn release(&mut self, method: Method, mem: Mem, ordinal: u32) -> Result<(), Fault> {
-        self.unused(method, mem, ordinal)?;
+        self.unused("H4", method, mem, ordinal)?;
         if let Some(backing) = self.device(ordinal).space.free(mem) {
             self.debris.push(Debris::Backing(backing));
         }
@@ -69,6 +65,13 @@ impl VirtualMemory for SimDevice {
     unsafe fn unmap(&self, range: Range, offset: u64, len: u64) -> Result<(), Fault> {
         self.call_even_lost(Call::new(Method::Unmap).mem(Mem(range.0)).amount(len), |state, ordinal| {
             let mem = state.range(Method::Unmap, range, ordinal)?;
+            let pending = state.pending_on(mem, &(offset..offset.saturating_add(len)));
+            if pending > 0 {
+                let named = state.named(mem.0);
+                let note =
+                    format!("{len} bytes at offset {offset} of memory {named} unmapped under {pending} operations");
+                return Err(state.violations.refuse("H4", Method::Unmap, note));
+            }
             let unmapped = state.device(ordinal).space.unmap(mem, offset, len);
             unmapped.map_err(|note| Fault::invalid(Method::Unmap.name(), note))
         })
