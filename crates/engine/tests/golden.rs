@@ -7,6 +7,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use anyaccel_engine::alloc::Departures;
 use anyaccel_engine::alloc::replay::{Conf, replay};
 use serde_json::Value;
 
@@ -71,8 +72,10 @@ fn comparable(line: &str, chance: &[usize]) -> Value {
     value
 }
 
-fn check(name: &str) -> Result<usize, String> {
+fn check(name: &str, departures: Departures) -> Result<usize, String> {
     let conf = Conf::parse(&std::fs::read_to_string(data().join(format!("{name}.conf"))).unwrap()).unwrap();
+    assert_eq!(conf.departures, Departures::NONE);
+    let conf = Conf { departures, ..conf };
     let trace = std::fs::read_to_string(data().join(format!("{name}.trace"))).unwrap();
     let expected = expected(name);
     let mut lines = Vec::new();
@@ -113,11 +116,19 @@ fn every_history_agrees_on_every_line() {
     let mut failures = Vec::new();
     let mut lines = 0;
     for name in &names {
-        match check(name) {
+        match check(name, Departures::NONE) {
             Ok(n) => lines += n,
             Err(failure) => failures.push(failure),
         }
     }
     assert!(failures.is_empty(), "{} of {} disagree:\n{}", failures.len(), names.len(), failures.join("\n"));
     assert!(lines > 20_000, "{lines}");
+}
+
+/// The departures only matter where the recorded allocator fails, or where settings and scopes meet that none of these
+/// histories combines.
+#[test]
+fn the_departures_change_no_history() {
+    let changed: Vec<String> = names().iter().filter_map(|name| check(name, Departures::ALL).err()).collect();
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
 }
