@@ -5,12 +5,13 @@
 
 use crate::crew::Crew;
 use crate::device::HostDevice;
-use crate::op::Op;
+use crate::op::{Op, RandomFill};
 use anyaccel_hal::{
     Arg, Fault, Format, HostKernel, Kernel, KernelArg, KernelSource, Kernels, KernelsLimits, Launch, Mem, Place,
     WorkGroup,
 };
-use anyaccel_kernels::{Builtin, KernelError, convert, fill_pattern, histogram, noop};
+use anyaccel_kernels::{Builtin, KernelError, convert, fill_pattern, histogram, noop, random};
+use std::ptr;
 use std::sync::Arc;
 
 /// The most threads of a group. They are a loop of the kernel, so this is only what counts stay sane with.
@@ -135,8 +136,21 @@ impl HostDevice {
                 }
                 (Op::Histogram { counts, src: at(1, len)?, len: len as usize }, histogram::split(len))
             }
-            // `builtin` offers no other, so this handle was made up.
-            _ => return Err(invalid(format!("{builtin} is not offered"))),
+            Builtin::RandomBits
+            | Builtin::RandomUniform
+            | Builtin::RandomNormal
+            | Builtin::RandomLogNormal
+            | Builtin::RandomExponential
+            | Builtin::RandomGeometric
+            | Builtin::RandomBernoulli
+            | Builtin::RandomIntegers
+            | Builtin::RandomPermutation => {
+                let fill = random::Fill::from_bytes(builtin, params).map_err(wrong)?;
+                let dst = at(0, fill.destination_len())?;
+                let cell = if fill.cell_len() == 0 { ptr::null() } else { at(1, fill.cell_len())?.cast_const() };
+                let split = fill.split();
+                (Op::Random(Box::new(RandomFill { fill, dst, cell })), split)
+            }
         };
         if groups < split.chunks() as usize {
             return Err(invalid(format!("{builtin}: {groups} groups for {} chunks", split.chunks())));
@@ -188,7 +202,7 @@ impl HostDevice {
                 }
                 Arg::Local(len) => {
                     locals.push(at);
-                    KernelArg { ptr: std::ptr::null_mut(), len: len as u64 }
+                    KernelArg { ptr: ptr::null_mut(), len: len as u64 }
                 }
             });
         }

@@ -9,7 +9,7 @@ use crate::kernel::UserLaunch;
 use crate::stamp::StampCell;
 use crate::stream::Stream;
 use anyaccel_hal::{DType, HostFn, Written};
-use anyaccel_kernels::{convert, fill_pattern, histogram, noop};
+use anyaccel_kernels::{convert, fill_pattern, histogram, noop, random};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -46,6 +46,7 @@ pub(crate) enum Op {
         src: *const u8,
         len: usize,
     },
+    Random(Box<RandomFill>),
     Noop,
     Launch(Box<UserLaunch>),
     Call(HostFn),
@@ -59,6 +60,14 @@ pub(crate) enum Op {
     /// Whatever a model wants to know.
     #[cfg(loom)]
     Probe(Box<dyn FnOnce() + Send>),
+}
+
+/// A fill with random numbers, too long to be held inline.
+pub(crate) struct RandomFill {
+    pub(crate) fill: random::Fill,
+    pub(crate) dst: *mut u8,
+    /// The generator's state, if the fill reads it.
+    pub(crate) cell: *const u8,
 }
 
 // SAFETY: the addresses may be used from any thread at the operation's turn by H4 and H5; everything else is Send.
@@ -92,6 +101,7 @@ impl Op {
             Self::Copy { len, .. } | Self::Fill { len, .. } => *len,
             Self::Histogram { len, .. } => len.saturating_mul(COMPUTED),
             Self::Convert { count, from, to, .. } => count.saturating_mul(COMPUTED * from.size().max(to.size())),
+            Self::Random(random) => (random.fill.destination_len() as usize).saturating_mul(COMPUTED),
             Self::Launch(_) => SMALL,
             _ => 0,
         }
@@ -147,6 +157,23 @@ impl Op {
                 crew.share(len, HISTOGRAM_CHUNK, &|at, len| {
                     // SAFETY: at + len is within the data's length (H15).
                     histogram::count_shared(unsafe { src.slice(at, len) }, counts);
+                });
+            }
+            Self::Random(work) => {
+                let RandomFill { fill, dst, cell } = *work;
+                let cell_len = fill.cell_len() as usize;
+                // SAFETY: the cell is that long (H15), and nobody writes it at this turn.
+                let cell = if cell_len == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(cell, cell_len) } };
+                let (split, size, dst) = (fill.split(), fill.dtype().size(), Address(dst));
+                let cell = &cell;
+                crew.share(split.chunks() as usize, 1, &|first, count| {
+                    for chunk in first..first + count {
+                        let range = split.range(chunk as u32);
+                        let (at, len) = (range.start as usize * size, (range.end - range.start) as usize * size);
+                        // SAFETY: the chunks of a split are apart and inside the destination (H15).
+                        let filled = fill.run(range, unsafe { dst.slice_mut(at, len) }, cell);
+                        debug_assert_eq!(filled, Ok(()), "lengths were made from the fill");
+                    }
                 });
             }
             Self::Noop => noop::noop(),

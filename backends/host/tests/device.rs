@@ -506,6 +506,7 @@ fn built_ins_are_checked_and_compute_their_reference() {
     let (_driver, device) = one();
     let stream = device.create_stream(0).expect("a stream");
     let builtin = |builtin: Builtin| device.builtin(builtin.number()).expect("every built-in");
+    assert!(Builtin::ALL.iter().all(|builtin| device.builtin(builtin.number()).is_some()));
     assert_eq!(device.builtin(0), None);
     assert_eq!(device.builtin(9999), None);
     let len = 3 * MIB + 5;
@@ -547,6 +548,41 @@ fn built_ins_are_checked_and_compute_their_reference() {
         }
         let few = Launch::linear(launch.groups[0] - 1, 1);
         assert!(device.launch(stream, histogram, few, &count).is_err());
+    }
+}
+
+#[test]
+fn random_fills_equal_their_reference_from_a_value_and_from_a_cell() {
+    use anyaccel_hal::DType;
+    use anyaccel_kernels::random::{Draw, Fill, Source};
+    let (_driver, device) = one();
+    let stream = device.create_stream(0).expect("a stream");
+    let count = 200_001;
+    let (target, cell) = (place(&*device, 4 * count), place(&*device, 16));
+    let draw = Draw::portable(42, 8);
+    let state: Vec<u8> = [42_u64, 8].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let fills = [
+        Fill::uniform(DType::F32, count, draw, 0.0, 1.0),
+        Fill::normal(DType::F32, count, draw, 0.0, 1.0).map(|fill| fill.with_source(Source::Cell { delta: 0 })),
+        Fill::permutation(DType::I32, count, draw),
+    ];
+    for fill in fills {
+        let fill = fill.expect("a fill");
+        let params = fill.params().to_bytes();
+        let args = [
+            Arg::Place { place: target, len: fill.destination_len() },
+            Arg::Place { place: cell, len: fill.cell_len() },
+            Arg::Bytes(&params),
+        ];
+        let mut want = vec![0; 4 * count as usize];
+        fill.run(0..count, &mut want, &state).expect("the reference");
+        // SAFETY: H1, H4, H15.
+        unsafe {
+            device.write(stream, cell, &state).expect("a write");
+            let kernel = device.builtin(fill.kernel().number()).expect("every built-in");
+            device.launch(stream, kernel, Launch::linear(fill.split().chunks(), 1), &args).expect("a launch");
+        }
+        assert!(read(&*device, stream, target, want.len()) == want, "{}", fill.kernel());
     }
 }
 
