@@ -15,7 +15,7 @@
 //!
 //! Facts that a caller may rely on: addresses of segments are multiples of 4096, and of 2 MiB for segments of 2 MiB and
 //! more; segments are rounded up to 4096 bytes and cost memory only where touched; priorities go from 0 to -3; a
-//! driver built by [`driver`] or [`driver_with`] has no thread and no open file until work is submitted. Dropping the
+//! driver built by [`driver`] or [`driver_with`] has no thread before its first stream, and never a file. Dropping the
 //! last of a driver's devices waits for nothing; work that runs is finished, the rest is dropped, and host functions that
 //! had not begun are called with [`HostStatus::Cancelled`](anyaccel_hal::HostStatus) on their threads.
 //!
