@@ -3,7 +3,8 @@
 use crate::schedule::Order;
 use crate::stream::{Aligned, LaunchArg};
 use anyaccel_hal::{DType, KernelArg, Launch};
-use anyaccel_kernels::{Builtin, Split, convert, fill_pattern, histogram};
+use anyaccel_kernels::random::Fill;
+use anyaccel_kernels::{Builtin, Split, convert, fill_pattern, histogram, noop};
 
 /// Counts of a histogram, in bytes.
 const COUNTS: u64 = 256 * 8;
@@ -14,17 +15,25 @@ enum Task {
     Fill(fill_pattern::Params),
     Convert { dst: DType, src: DType, count: u64 },
     Histogram { len: u64 },
+    Random(Fill),
 }
 
 pub(crate) fn exists(number: u32) -> bool {
-    Builtin::from_number(number).is_some_and(|builtin| !builtin.is_random())
+    Builtin::from_number(number).is_some()
+}
+
+/// What a built-in does with its n-th place; `None` if several launches may add to it at a time.
+pub(crate) fn writes(number: u32, place: usize) -> Option<bool> {
+    match (Builtin::from_number(number), place) {
+        (Some(Builtin::Histogram), 0) | (None, _) => None,
+        (Some(_), place) => Some(place == 0),
+    }
 }
 
 impl Task {
     fn read(number: u32, params: &[u8]) -> Result<Self, String> {
         let builtin = Builtin::from_number(number).ok_or_else(|| format!("no built-in has the number {number}"))?;
         let task = match builtin {
-            Builtin::Noop => Ok(Self::Noop),
             Builtin::FillPattern => fill_pattern::Params::from_bytes(params).map(Self::Fill),
             Builtin::Histogram => {
                 histogram::Params::from_bytes(params).map(|params| Self::Histogram { len: params.len })
@@ -32,17 +41,19 @@ impl Task {
             Builtin::Convert => convert::Params::from_bytes(params).and_then(|params| {
                 Ok(Self::Convert { dst: params.dst_dtype()?, src: params.src_dtype()?, count: params.count })
             }),
-            _ => return Err(format!("{builtin} is not offered")),
+            Builtin::Noop => Ok(Self::Noop),
+            random => Fill::from_bytes(random, params).map(Self::Random),
         };
         task.map_err(|error| error.to_string())
     }
 
     fn split(&self) -> Split {
         match self {
-            Self::Noop => fill_pattern::split(0),
+            Self::Noop => noop::split(),
             Self::Fill(params) => fill_pattern::split(params.len),
             Self::Convert { count, .. } => convert::split(*count),
             Self::Histogram { len } => histogram::split(*len),
+            Self::Random(fill) => fill.split(),
         }
     }
 
@@ -50,6 +61,8 @@ impl Task {
     fn lengths(&self) -> Vec<Option<u64>> {
         match self {
             Self::Noop => vec![],
+            // Its cell may be anything where it is not read.
+            Self::Random(fill) => vec![Some(fill.destination_len()), Some(fill.cell_len())],
             Self::Fill(params) => vec![Some(params.len)],
             Self::Convert { dst, src, count } => [dst, src].map(|dtype| count.checked_mul(dtype.size() as u64)).into(),
             Self::Histogram { len } => vec![Some(COUNTS), Some(*len)],
@@ -85,6 +98,18 @@ impl Task {
                 };
                 // The lengths are those of the same number of elements, so this is never refused.
                 let _fits = convert::convert(*dst, to, *src, from);
+            }
+            Self::Random(fill) => {
+                let size = fill.dtype().size();
+                // SAFETY: this function's: a part of the destination, and the cell.
+                let (part, cell) = unsafe {
+                    (
+                        std::slice::from_raw_parts_mut(places[0].ptr.add(start * size), len * size),
+                        std::slice::from_raw_parts(places[1].ptr, fill.cell_len() as usize),
+                    )
+                };
+                // The part has the length of its elements and the cell is whole, so this is never refused.
+                let _fits = fill.run(range, part, cell);
             }
             Self::Histogram { .. } => {
                 // SAFETY: this function's: a part of the data.

@@ -57,6 +57,7 @@ mod peers;
 mod pinned;
 mod place;
 mod schedule;
+pub mod shadow;
 mod sim;
 mod state;
 mod stream;

@@ -10,7 +10,7 @@
 use crate::counters::Method;
 use crate::memory::Span;
 use crate::state::State;
-use crate::stream::{LaunchArg, Side, Work};
+use crate::stream::{Code, LaunchArg, Side, Work};
 use anyaccel_hal::{Fault, Mem, StreamId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -256,11 +256,12 @@ fn accesses(work: &Work, mut see: impl FnMut(&Span, Does)) {
             }
         }
         Work::Fill { dst, .. } | Work::Write { dst, .. } => see(dst, Does::Write),
-        Work::Launch { args, .. } => {
-            for arg in args {
-                if let LaunchArg::Span(span) = arg {
-                    see(span, Does::Unknown);
-                }
+        Work::Launch { code, args, .. } => {
+            for (at, arg) in args.iter().enumerate() {
+                let LaunchArg::Span(span) = arg else { continue };
+                let writes = if let Code::Builtin(number) = code { crate::builtins::writes(*number, at) } else { None };
+                let does = |writes| if writes { Does::Write } else { Does::Read };
+                see(span, writes.map_or(Does::Unknown, does));
             }
         }
         Work::HostCall(_) | Work::Wait { .. } | Work::Gate(_) | Work::Mark(_) | Work::Stamp(_) => {}

@@ -2,6 +2,7 @@
 
 use crate::support::{Rig, at, rig, small};
 use anyaccel_hal::{Arg, DType, FaultKind, HostKernel, Kernel, KernelArg, KernelSource, Launch, Pattern, WorkGroup};
+use anyaccel_kernels::random::{Draw, Fill, Layout, Source};
 use anyaccel_kernels::{Builtin, convert, fill_pattern, histogram};
 use anyaccel_sim::Interleaving;
 
@@ -110,8 +111,8 @@ fn built_ins_compute() {
         let len = 3_000_001;
         let params = fill_pattern::Params::new(fill_pattern::Pattern::new(&[1, 0, 2, 0]).unwrap(), len);
         let groups = fill_pattern::split(len).chunks();
-        let fill = builtin(Builtin::FillPattern);
-        launch(fill, groups, &[place(a, 3, len)], &params.to_bytes()).unwrap();
+        let pattern = builtin(Builtin::FillPattern);
+        launch(pattern, groups, &[place(a, 3, len)], &params.to_bytes()).unwrap();
         // 2,000,000 x u16 to f32 does not fit; 1,000,000 do.
         rig.d().pattern(stream, at(a, 0), Pattern::byte(0).bytes(), 3).unwrap();
         let count = 1_000_000;
@@ -130,14 +131,26 @@ fn built_ins_compute() {
         let counts = rig.d().read(stream, at(b, 0), 24);
         let expected = [1_000_000u64, 500_000, 500_000].map(u64::to_le_bytes).concat();
         assert_eq!(counts, expected);
-        assert_eq!(rig.devices[0].builtin(Builtin::FillPattern.number()), Some(fill));
+        assert_eq!(rig.devices[0].builtin(Builtin::FillPattern.number()), Some(pattern));
         assert_eq!((rig.devices[0].builtin(0), rig.sim.live(0).kernels), (None, 0));
         rig.d().launch(stream, builtin(Builtin::Noop), Launch::linear(5, 1), &[]).unwrap();
 
+        let draw = Draw { source: Source::Cell { delta: 4 }, layout: Layout::Portable };
+        let fill = Fill::bits(DType::I32, 100_000, draw).unwrap();
+        rig.d().write(stream, at(b, 4096), &[42u64.to_le_bytes(), 8u64.to_le_bytes()].concat()).unwrap();
+        let places = [place(a, 0, 400_000), place(b, 4096, 16)];
+        let bits = builtin(Builtin::RandomBits);
+        launch(bits, fill.split().chunks(), &places, &fill.params().to_bytes()).unwrap();
+        let mut expected = vec![0; 400_000];
+        let value = fill.with_source(Source::Value { seed: 42, offset: 12 });
+        value.run(0..100_000, &mut expected, &[]).unwrap();
+        assert_eq!(rig.d().read(stream, at(a, 0), 400_000), expected);
+
+        let places = [place(b, 0, 2048), place(a, 3, data)];
         let params = histogram::Params::new(data).to_bytes();
         let wrong = [
-            launch(fill, 1, &[], &[]),
-            launch(fill, 1, &[place(a, 0, 8)], &[0; 23]),
+            launch(pattern, 1, &[], &[]),
+            launch(pattern, 1, &[place(a, 0, 8)], &[0; 23]),
             launch(builtin(Builtin::Histogram), groups, &[place(b, 0, 2047), place(a, 0, data)], &params),
             launch(builtin(Builtin::Histogram), groups - 1, &places, &params),
             launch(builtin(Builtin::Histogram), groups, &[Arg::Bytes(&[1]), place(a, 0, data)], &params),

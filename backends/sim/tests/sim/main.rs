@@ -8,4 +8,5 @@ mod kernels;
 mod memory;
 mod misuse;
 mod order;
+mod shadow;
 mod support;
