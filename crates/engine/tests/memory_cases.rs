@@ -710,6 +710,50 @@ fn many_threads_leave_a_sound_heap() {
         assert_eq!(stats.active.all.current, 0);
         assert_eq!(stats.reserved_bytes.all.current, 0, "{settings}");
         assert!(stats.reserved_bytes.all.peak <= 256 * MIB, "{settings}: {}", stats.reserved_bytes.all.peak);
+        // Address space may stay reserved until the end.
+        let (leaks, outcome) = cache.close();
+        assert_eq!((leaks.len(), outcome), (0, Ok(())));
+        device.assert_clean();
+    }
+}
+
+#[test]
+fn closing_while_others_work_leaves_nothing() {
+    for round in 0..40 {
+        let settings = if round % 2 == 0 { "" } else { "expandable_segments:True" };
+        let device = TestDevice::new(2 << 30);
+        let cache = device.cache(settings);
+        std::thread::scope(|s| {
+            for thread in 0..3u64 {
+                let cache = &cache;
+                s.spawn(move || {
+                    for i in 0.. {
+                        let size = if i % 7 == 0 { 30 * MIB } else { 1000 + i };
+                        match cache.alloc(size, thread) {
+                            Ok(Some(block)) => {
+                                // Closing may have made the handle stale meanwhile; nothing else can be wrong.
+                                let stale = |result: Result<(), FreeError>| match result {
+                                    Ok(()) | Err(FreeError::Stale(_)) => {}
+                                    Err(other) => panic!("{other}"),
+                                };
+                                stale(cache.record(block.handle, (thread + 1) % 3));
+                                stale(cache.free(block.handle));
+                                if i % 50 == 0 {
+                                    cache.empty_cache().unwrap();
+                                }
+                            }
+                            Err(AllocError::Closed { .. }) => return,
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_micros(300 * round));
+            cache.close().1.unwrap();
+        });
+        cache.audit().unwrap();
+        let stats = cache.stats();
+        assert_eq!((stats.active.all.current, stats.reserved_bytes.all.current), (0, 0));
         device.assert_clean();
     }
 }

@@ -159,6 +159,9 @@ impl DeviceCache {
         stream: u64,
         indexed: bool,
     ) -> Result<Option<Allocation>, AllocError> {
+        if heap.closed {
+            return Err(AllocError::Closed { device: self.device });
+        }
         let rounded = heap.rules.round(size);
         let kind = usize::from(rounded > SMALL_LIMIT);
         let shelf = heap.shelf_for(kind, stream);
@@ -431,10 +434,10 @@ impl DeviceCache {
     }
 
     /// Gives every segment back to the device, once each, and refuses allocations from then on.
-    /// Returns the blocks that were still in their users' hands, by address: their memory is gone.
+    /// Returns the blocks that were still in their users' hands, by address: their memory is gone, their handles are stale.
     ///
     /// # Errors
-    /// The first call to the device that failed; the segments that it refused are forgotten.
+    /// The first call to the device that failed. It was made once more; what was refused again stays reserved.
     pub fn close(&self) -> (Vec<Leak>, Result<(), PortError>) {
         self.shut()
     }

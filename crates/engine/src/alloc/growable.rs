@@ -241,19 +241,32 @@ impl DeviceCache {
         if heap.arena[middle].is_split() {
             return heap;
         }
-        heap.unlist_unmapped(middle);
-        heap.arena[middle].life = Life::Busy;
+        self.release_range(heap, middle, fault)
+    }
+
+    /// Gives a range of address space back of which nothing is mapped: `id` is its only block.
+    pub(super) fn release_range<'a>(
+        &'a self,
+        mut heap: Guard<'a>,
+        id: u32,
+        fault: &mut Option<PortError>,
+    ) -> Guard<'a> {
+        let Some(port) = &self.ports.growable else { return heap };
+        let Block { shelf, seg, .. } = heap.arena[id];
+        let raw = heap.segs[seg as usize].raw;
+        heap.unlist_unmapped(id);
+        heap.arena[id].life = Life::Busy;
         let (mut heap, result) = self.outside(heap, || port.release(raw));
         match result {
             Ok(()) => {
                 let pool = heap.shelves[shelf as usize].pool;
                 heap.pools[pool as usize].ranges -= 1;
                 heap.spare_segs.push(seg);
-                heap.arena.vacate(middle);
+                heap.arena.vacate(id);
             }
             Err(e) => {
                 fault.get_or_insert(e);
-                heap.settle_unmapped(middle);
+                heap.settle_unmapped(id);
             }
         }
         heap

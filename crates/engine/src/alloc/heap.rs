@@ -101,7 +101,10 @@ pub(super) struct Heap {
     pub(super) collecting: bool,
     /// Garbage collection is or was on, so free blocks bear the time when they were shelved.
     pub(super) ticking: bool,
+    /// Nobody is handed a block any more.
     pub(super) closed: bool,
+    /// Closing took all blocks from whoever had them.
+    pub(super) seized: bool,
 }
 
 impl Heap {
@@ -134,6 +137,7 @@ impl Heap {
             collecting: false,
             ticking: false,
             closed: false,
+            seized: false,
         };
         heap.limit = super::policy::fraction_limit(heap.settings.per_process_memory_fraction, total);
         heap.update_collecting();

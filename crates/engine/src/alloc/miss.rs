@@ -36,9 +36,6 @@ impl DeviceCache {
     #[cold]
     #[inline(never)]
     pub(super) fn miss<'a>(&'a self, mut heap: Guard<'a>, request: &Request) -> Result<Allocation, AllocError> {
-        if heap.closed {
-            return Err(AllocError::Closed { device: self.device });
-        }
         if !heap.arena.has_room() {
             return Err(AllocError::TooManyBlocks { device: self.device });
         }
@@ -48,6 +45,14 @@ impl DeviceCache {
         let (mut heap, attempt) = self.make_room(heap, request);
         heap.pools[pool as usize].visitors -= 1;
         let cause = match attempt {
+            Attempt::Got(id) if heap.closed => {
+                // Closed while this thread was asking the device: what it got goes back at once.
+                heap.hand_out(id, request.rounded, request.size, false);
+                heap.give_back(id, 0);
+                heap.end(id);
+                drop(self.release_everything(heap, &mut None));
+                return Err(AllocError::Closed { device: self.device });
+            }
             Attempt::Got(id) => {
                 return Ok(heap.hand_out(id, request.rounded, request.size, request.indexed));
             }
@@ -134,10 +139,6 @@ impl DeviceCache {
         let (mut heap, result) = self.outside(heap, || self.ports.segments.alloc(request.segment, request.stream));
         heap.in_flight -= request.segment;
         match result {
-            Ok(raw) if heap.closed => {
-                let (heap, _) = self.outside(heap, || self.ports.segments.free(raw));
-                (heap, Attempt::Failed(AllocError::Closed { device: self.device }))
-            }
             Ok(raw) => {
                 let id = heap.take_in(raw, request.shelf, 0, Life::Busy);
                 heap.counters.segment.add(request.kind, 1);

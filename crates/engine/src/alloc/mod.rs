@@ -37,6 +37,7 @@ mod address;
 mod arena;
 mod audit;
 mod cache;
+mod close;
 mod counters;
 mod growable;
 mod heap;

@@ -133,6 +133,9 @@ impl DeviceCache {
             let slot = uses.trailing_zeros();
             let stream = heap.streams.id(slot);
             let (mut heap, mark) = self.outside(heap, || self.ports.marks.mark(stream));
+            if heap.seized {
+                return;
+            }
             if let Ok(mark) = mark {
                 self.enqueue(&mut heap, slot, mark, id);
             } else {
@@ -146,6 +149,9 @@ impl DeviceCache {
         }
         let users = heap.users(uses);
         let (mut heap, marks) = self.outside(heap, || self.mark_all(&users));
+        if heap.seized {
+            return;
+        }
         self.enqueue_all(&mut heap, id, &users, &marks);
         if heap.arena[id].events == 0 {
             heap.end(id);
@@ -190,6 +196,9 @@ impl DeviceCache {
         }
         let (mut heap, marks) =
             self.outside(heap, || all.iter().map(|(_, users)| self.mark_all(users)).collect::<Vec<_>>());
+        if heap.seized {
+            return heap;
+        }
         for ((id, users), marks) in all.iter().zip(&marks) {
             self.enqueue_all(&mut heap, *id, users, marks);
             heap.one_event_less(*id);

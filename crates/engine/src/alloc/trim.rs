@@ -1,24 +1,16 @@
 //! Giving memory back to the device: trims, the out-of-memory sequence, garbage collection, closing.
 
-use super::arena::{GROWABLE, Life, NIL};
-use super::cache::{DeviceCache, Guard, Leak};
+use super::arena::{GROWABLE, Life};
+use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::miss::Request;
 use super::policy::share;
 use super::ports::PortError;
 
 /// Keeps the first fault.
-fn note(fault: &mut Option<PortError>, result: Result<(), PortError>) {
+pub(super) fn note(fault: &mut Option<PortError>, result: Result<(), PortError>) {
     if let Err(e) = result {
         fault.get_or_insert(e);
-    }
-}
-
-/// The last chance to give something back: a call that fails is made once more.
-fn twice(fault: &mut Option<PortError>, call: impl Fn() -> Result<(), PortError>) {
-    if let Err(first) = call() {
-        fault.get_or_insert(first);
-        note(fault, call());
     }
 }
 
@@ -169,7 +161,7 @@ impl DeviceCache {
         heap
     }
 
-    fn release_half<'a>(
+    pub(super) fn release_half<'a>(
         &'a self,
         mut heap: Guard<'a>,
         pool: u32,
@@ -208,62 +200,6 @@ impl DeviceCache {
         let (blocks, enough) = heap.oversize(request);
         (self.free_segments(heap, &blocks, fault), enough)
     }
-
-    pub(super) fn shut(&self) -> (Vec<Leak>, Result<(), PortError>) {
-        let heap = self.lock();
-        if heap.closed {
-            return (Vec::new(), Ok(()));
-        }
-        drop(heap);
-        self.drain_side();
-        let mut heap = self.lock();
-        heap.closed = true;
-        heap.captures.clear();
-        self.capturing.store(false, std::sync::atomic::Ordering::Release);
-        let waited;
-        (heap, waited) = self.wait_for_uses(heap);
-        let mut fault = None;
-        note(&mut fault, waited);
-        let mut leaks = heap.leaks();
-        leaks.sort_unstable_by_key(|leak| leak.addr);
-        // Every segment goes, whatever is in it; what a failed mark still holds goes too.
-        let mut heads: Vec<u32> =
-            heap.arena.iter().filter(|(_, b)| b.prev == NIL && b.life != Life::Busy).map(|(id, _)| id).collect();
-        heads.sort_unstable_by_key(|&id| heap.arena[id].addr);
-        let mut calls = Vec::new();
-        for head in heads {
-            let seg = heap.segs[heap.arena[head].seg as usize];
-            let mut mapped = Vec::new();
-            let mut id = head;
-            while id != NIL {
-                let block = heap.arena[id];
-                if block.life != Life::Unmapped {
-                    match mapped.last_mut() {
-                        Some((at, len)) if *at + *len == block.addr => *len += block.size,
-                        _ => mapped.push((block.addr, block.size)),
-                    }
-                }
-                heap.arena.vacate(id);
-                id = block.next;
-            }
-            calls.push((seg, mapped));
-        }
-        drop(heap);
-        for (seg, mapped) in calls {
-            match &self.ports.growable {
-                Some(growable) if seg.unit > 0 => {
-                    for (addr, len) in mapped {
-                        twice(&mut fault, || growable.unmap(seg.raw, addr - seg.raw.addr, len, seg.unit));
-                    }
-                    twice(&mut fault, || growable.release(seg.raw));
-                }
-                _ => twice(&mut fault, || self.ports.segments.free(seg.raw)),
-            }
-        }
-        self.lock().clear();
-        self.attention.store(0, std::sync::atomic::Ordering::Release);
-        (leaks, fault.map_or(Ok(()), Err))
-    }
 }
 
 impl Heap {
@@ -272,30 +208,5 @@ impl Heap {
         let since = self.arena[id].requested;
         self.shelve(id);
         self.arena[id].requested = since;
-    }
-
-    fn leaks(&self) -> Vec<Leak> {
-        let live = self.arena.iter().filter(|(_, b)| b.life == Life::Active);
-        live.map(|(_, b)| {
-            let raw = self.segs[b.seg as usize].raw;
-            Leak {
-                addr: b.addr,
-                segment: raw.token,
-                offset: b.addr - raw.addr,
-                requested: b.requested,
-                size: b.size,
-                stream: self.shelves[b.shelf as usize].stream,
-            }
-        })
-        .collect()
-    }
-
-    /// After closing: nothing is live, cached or reserved.
-    fn clear(&mut self) {
-        let total = self.total;
-        let settings = std::mem::take(&mut self.settings);
-        let departures = self.departures;
-        *self = Heap::new(total, settings, false, departures);
-        self.closed = true;
     }
 }
