@@ -18,28 +18,29 @@ every case.
 Example:
   $ anyaccel cts --backend host
   $ anyaccel cts --filter 'order.*' --verbose
-  $ anyaccel cts --require host --json | jq '.reports[].cases[] | .id, .verdict'
+  $ anyaccel cts --require host --json | jq '.reports[].cases[] | .id'
   $ anyaccel cts --list
 
 JSON (schema anyaccel.cts.v1):
-  ok         whether all reports are
-  reports[]  subject, kind, seed, absent (why the backend is not here, or null),
-             complaints[] (of the run as a whole), cases[], millis
-  cases[]    id, level (hal or face), rules[], sentences[], verdict (pass, fail,
-             skip, known-gap or stale), millis; a fail has rule, expected, seen; a
-             skip and a stale case have reason; a known gap has reason and failure
+  ok            whether all reports are
+  reports[]     subject, kind, seed, absent (why the backend is not here, or
+                null), complaints[] (of the run as a whole), cases[], millis
+    cases[]     id, level (hal or face), rules[], sentences[], verdict (pass,
+                fail, skip, known-gap or stale), millis; fail has also rule,
+                expected and seen; skip and stale have reason; known-gap has
+                reason and failure
 JSON of --list (schema anyaccel.cts-list.v1):
-  promises[] id, source (rule or sentence), text, cases[] (ids), no_case (why none
-             proves it, or null)
+  promises[]    id, source (rule or sentence), text, cases[] (ids), no_case
+                (why none proves it, or null)
 
-Exit code: 0; 1 if a case failed, a known gap has gone, or a required backend is
-not here; 2 for bad arguments.";
+Exit code: 0; 1 if a case failed, a known gap has gone, or a required backend
+is not here; 2 for bad arguments.";
 
 /// Run the conformance suite on backends
 #[derive(clap::Args, Debug)]
 #[command(long_about = LONG)]
 pub(crate) struct Args {
-    /// Only this backend, by name; may be repeated [default: all of this build]
+    /// Only this backend, by name; may be repeated [default: all]
     #[arg(long, value_name = "NAME")]
     backend: Vec<String>,
 

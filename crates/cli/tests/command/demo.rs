@@ -159,7 +159,7 @@ fn a_fifo_is_streamed() {
     let name = std::ffi::CString::new(fifo.as_os_str().as_bytes()).expect("a plain name");
     // SAFETY: the name is a string that ends with 0.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
-    let mut command = command([OsStr::new("demo"), fifo.as_os_str(), OsStr::new("--json")]);
+    let mut command = command([OsStr::new("demo"), fifo.as_os_str(), OsStr::new("--json"), OsStr::new("--chunk=512K")]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
     let data = noise(700_001);
     let mut writer = std::fs::OpenOptions::new().write(true).open(&fifo).expect("a reader comes");
