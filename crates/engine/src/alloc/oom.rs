@@ -177,17 +177,6 @@ impl fmt::Display for OutOfMemory {
 }
 
 impl Heap {
-    pub(super) fn limit_in_the_way(&self, segment: u64) -> Cause {
-        let over = |cap: Option<u64>| cap.is_some_and(|cap| self.counters.reserved_now() + segment > cap);
-        if over(self.budget) {
-            Cause::Budget
-        } else if over(self.limit) {
-            Cause::Fraction
-        } else {
-            Cause::Device
-        }
-    }
-
     pub(super) fn out_of_memory(&self, device: u32, request: &Request, cause: Cause) -> OutOfMemory {
         let allocated = self.counters.allocated_now();
         let pending = self.counters.pending_now();
