@@ -4,6 +4,7 @@ use super::Port;
 use crate::error::{Error, Result};
 use crate::fork;
 use crate::lane::{Lane, LaneRef};
+use crate::local;
 use anyaccel_hal::{FaultKind, HostFn, HostStatus, Mark, Stamp, Until, WaitMode, Waited};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -22,8 +23,12 @@ impl Drop for Recorded {
         if let Some(stamp) = self.stamp
             && self.epoch == fork::epoch()
         {
-            // SAFETY: H1: the stamp is this value's own, dropped once.
-            unsafe { self.port.hal().drop_stamp(stamp) };
+            if local::in_host_fn() {
+                self.port.retire_stamp(stamp);
+            } else {
+                // SAFETY: H1: the stamp is this value's own, dropped once.
+                unsafe { self.port.hal().drop_stamp(stamp) };
+            }
         }
     }
 }
