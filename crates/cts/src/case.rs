@@ -95,6 +95,13 @@ impl From<Fault> for Stop {
     }
 }
 
+impl From<anyaccel::Error> for Stop {
+    /// An error that the case did not provoke.
+    fn from(error: anyaccel::Error) -> Self {
+        Self::Fail(Failure { rule: String::new(), expected: "no error".into(), seen: error.to_string() })
+    }
+}
+
 /// Stops a case: the backend broke `rule`.
 pub(crate) fn fail<T>(rule: &str, expected: impl Into<String>, seen: impl Into<String>) -> Outcome<T> {
     Err(Stop::Fail(Failure { rule: rule.into(), expected: expected.into(), seen: seen.into() }))
@@ -141,6 +148,21 @@ pub(crate) fn refused<T>(
     }
 }
 
+/// Goes on if the call was refused with the right error.
+pub(crate) fn errs<T>(
+    rule: &str,
+    what: &str,
+    expected: &str,
+    seen: anyaccel::Result<T>,
+    right: impl FnOnce(&anyaccel::Error) -> bool,
+) -> Outcome {
+    match seen {
+        Ok(_) => fail(rule, format!("{what}: {expected}"), "success"),
+        Err(error) if right(&error) => Ok(()),
+        Err(error) => fail(rule, format!("{what}: {expected}"), format!("{error:?}")),
+    }
+}
+
 /// One case: a row of the suite's table.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
@@ -181,11 +203,6 @@ impl Case {
 
     pub(crate) const fn rules(mut self, rules: &'static [u8]) -> Self {
         self.rules = rules;
-        self
-    }
-
-    pub(crate) const fn sentences(mut self, sentences: &'static [&'static str]) -> Self {
-        self.sentences = sentences;
         self
     }
 }

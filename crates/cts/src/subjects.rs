@@ -31,6 +31,7 @@ pub fn sim_on_look() -> Subject {
     const INLINE: &str = "functions of users run on the thread that waits, so one that blocks blocks the case";
     without_wall_clock(simulated(Execution::OnLook).named("sim, on look"))
         .never("progress.*", LOOK)
+        .never("functions.panic-at-query", LOOK)
         .never("order.across-streams/host-fn", INLINE)
         .never("host_fn.holds-up-its-stream", INLINE)
         .never("host_fn.blocked-ones-wait-for-each-other", INLINE)
