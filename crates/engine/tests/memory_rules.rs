@@ -255,6 +255,19 @@ fn blocks_given_back_from_host_functions_are_taken_by_the_next_allocation() {
 }
 
 #[test]
+fn bits_that_stand_for_no_stream_are_ignored() {
+    let device = TestDevice::new(1 << 30);
+    let cache = device.cache("");
+    for bits in [1 << 5, 1 << 63, u64::MAX, 2] {
+        let block = take(&cache, 1000, 0);
+        cache.free_used(block.handle, Uses(bits)).unwrap();
+        cache.audit().unwrap();
+        assert_eq!(cache.stats().active.all.current, 0);
+    }
+    assert_eq!(device.calls(Call::Mark), 0);
+}
+
+#[test]
 fn more_streams_than_bits_are_all_waited_for() {
     let device = TestDevice::new(1 << 30);
     let cache = device.cache("");

@@ -10,53 +10,15 @@ use super::pools::{NO_SHELF, Pool, PoolId, Scope};
 use super::ports::RawSegment;
 use super::settings::Settings;
 use super::shelf::Shelf;
+use super::slots::{DENSE, Streams, bit};
 use super::stats::PoolStat;
 use super::{Allocation, Handle};
-
-/// Stream slots that have a bit of their own in a block's uses; the top bit stands for all slots beyond them.
-pub(super) const DENSE: u32 = 63;
-pub(super) const BEYOND: u64 = 1 << DENSE;
 
 /// A segment, or a range of address space that growable segments are mapped into.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seg {
     pub(super) raw: RawSegment,
     pub(super) unit: u64,
-}
-
-/// Dense numbers for streams, in the order in which they are first seen.
-#[derive(Debug, Default)]
-pub(super) struct Streams {
-    ids: Vec<u64>,
-    slots: HashMap<u64, u32>,
-}
-
-impl Streams {
-    pub(super) fn slot(&mut self, stream: u64) -> u32 {
-        // Most devices have few streams in use: a scan of a line or two beats hashing.
-        if let Some(slot) = self.ids.iter().take(16).position(|&id| id == stream) {
-            return slot as u32;
-        }
-        let next = self.ids.len() as u32;
-        let slot = *self.slots.entry(stream).or_insert(next);
-        if slot == next {
-            self.ids.push(stream);
-        }
-        slot
-    }
-
-    pub(super) fn id(&self, slot: u32) -> u64 {
-        self.ids[slot as usize]
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        self.ids.len() as u32
-    }
-}
-
-/// The bit of a slot in a block's uses.
-pub(super) fn bit(slot: u32) -> u64 {
-    1 << slot.min(DENSE)
 }
 
 /// Everything about one device that the lock guards.
@@ -325,7 +287,7 @@ impl Heap {
         let counted = flags & GROWABLE == 0;
         let was_split = prev != NIL || next != NIL;
         let mut size = whole;
-        if self.rules.splits(kind, whole, rounded) {
+        if self.rules.splits(kind, whole, rounded) && self.arena.has_room() {
             size = rounded;
             let high = self.arena.cut(id, rounded, Life::Free);
             self.shelve(high);
@@ -391,7 +353,8 @@ impl Heap {
         }
         let shelf = self.arena[id].shelf as usize;
         let slot = self.shelves[shelf].slot;
-        if slot < DENSE { uses & !bit(slot) } else { uses }
+        let own = if slot < DENSE { bit(slot) } else { 0 };
+        uses & self.streams.known() & !own
     }
 
     /// Second half: really free. Merges with free neighbours and goes back on the shelf.
