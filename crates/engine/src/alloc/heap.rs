@@ -328,11 +328,17 @@ impl Heap {
     }
 
     /// The live block that starts at an address.
+    #[inline(always)]
     pub(super) fn live_at(&mut self, addr: u64) -> Option<u32> {
-        if let Some(id) = self.addresses.find(&self.arena, addr) {
-            return Some(id);
+        match self.addresses.find(&self.arena, addr) {
+            Some(id) => Some(id),
+            None => self.scan_for(addr),
         }
-        // Handed out by handle: not in the table. Rare, so a scan will do.
+    }
+
+    /// A block handed out by handle is not in the table. To name it by address is rare, so a scan will do.
+    #[cold]
+    fn scan_for(&self, addr: u64) -> Option<u32> {
         self.arena.iter().find(|(_, b)| b.addr == addr && b.life == Life::Active).map(|(id, _)| id)
     }
 
