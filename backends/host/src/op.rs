@@ -14,7 +14,7 @@ use anyaccel_kernels::{convert, fill_pattern, histogram, noop, random};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Up to this effort a host thread that waits does the work itself: some ten microseconds, about what it costs to wake
+/// Up to this effort a host thread that waits does the work itself: some tens of microseconds, like waking and finding
 /// another thread for it.
 const SMALL: usize = 1 << 20;
 /// How much longer than copying a byte it takes to convert or count one, roughly.
