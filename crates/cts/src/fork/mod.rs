@@ -101,8 +101,12 @@ fn bend(name: &'static str, bend: fn(Bent) -> Bent) -> Arc<dyn Driver> {
 
 /// Runs a script in a process of its own, in which the face is told to use `backend`.
 pub(crate) fn script(env: &Env, name: &str, backend: &str) -> Outcome {
+    script_within(env, name, backend, env.patience * 5 / 2)
+}
+
+/// The same with a limit on how long the process may live.
+pub(crate) fn script_within(env: &Env, name: &str, backend: &str, limit: Duration) -> Outcome {
     let Some(program) = env.child() else { return skip("no helper process") };
-    let limit = env.patience * 5 / 2;
     let spawned = Command::new(program)
         .args([MARKER, env.subject.name(), name])
         .args([env.seed().to_string(), env.patience.as_millis().to_string()])

@@ -3,11 +3,12 @@
 use super::{FAILING, FROZEN, Script, in_fork};
 use crate::case::{Outcome, errs, expect, fail, same, skip};
 use crate::cases::asked;
+use crate::lab::locked;
 use anyaccel::{Error, EventOptions, Runtime, StreamOptions};
 use anyaccel_hal::{Driver, Until, WaitMode};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +26,8 @@ pub(super) fn run(name: &str, script: &Script) -> Outcome {
         "hammer-start" => hammer_start(script),
         "quiet" => quiet(script),
         "threads-end" => threads_end(script),
-        "exit" => exit(script),
+        "exit" => exit(script, false),
+        "exit-thread-local" => exit(script, true),
         "unknown-backend" => unknown_backend(script),
         _ => skip(format!("no script is called {name}")),
     }
@@ -440,17 +442,21 @@ fn threads_end(script: &Script) -> Outcome {
 }
 
 /// The process ends while handles are in statics and thread-locals, and while work is under way.
-fn exit(_: &Script) -> Outcome {
-    static KEPT: OnceLock<(Runtime, anyaccel::Stream, anyaccel::Buffer)> = OnceLock::new();
+///
+/// With `last_reference` the last handle of a runtime that was built is in a thread-local of the main thread, whose end
+/// comes before anything that is registered to run at exit.
+fn exit(script: &Script, last_reference: bool) -> Outcome {
+    static KEPT: Mutex<Vec<(Runtime, anyaccel::Stream, anyaccel::Buffer)>> = Mutex::new(Vec::new());
     thread_local! {
         static LOCAL: RefCell<Option<(anyaccel::Stream, anyaccel::PinnedBuffer)>> = const { RefCell::new(None) };
     }
     let built = Runtime::builder().build()?;
+    let work = script.patience / 2;
     for runtime in [Runtime::global(), built] {
         let stream = runtime.stream(())?;
         let buffer = runtime.zeros(1 << 20)?;
         stream.wait_stream(&runtime.current_stream(())?)?;
-        stream.host_fn(|| thread::sleep(Duration::from_secs(30)))?;
+        stream.host_fn(move || thread::sleep(work))?;
         for byte in 0..50 {
             stream.fill(&buffer.all(), &[byte])?;
             stream.host_fn(|| ())?;
@@ -458,8 +464,9 @@ fn exit(_: &Script) -> Outcome {
         runtime.set_stream(&stream)?;
         let pinned = runtime.pinned(64)?;
         LOCAL.with(|local| local.borrow_mut().replace((stream.clone(), pinned)));
-        // The second runtime's handles end here, the first one's stay.
-        let _kept = KEPT.set((runtime, stream, buffer));
+        if !last_reference {
+            locked(&KEPT).push((runtime, stream, buffer));
+        }
     }
     // The process exits right after this, as a program does whose main returns.
     Ok(())

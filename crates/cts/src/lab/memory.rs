@@ -145,7 +145,10 @@ impl Kept {
 /// `len` bytes that repeat with no short period, other ones for each `salt`.
 pub(crate) fn bytes(salt: u64, len: usize) -> Vec<u8> {
     let mut random = crate::random::Random::new(salt);
-    let mut made: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut made = vec![0; len.next_multiple_of(8)];
+    for word in made.as_chunks_mut().0 {
+        *word = random.next().to_le_bytes();
+    }
     made.truncate(len);
     made
 }

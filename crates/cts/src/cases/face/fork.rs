@@ -2,7 +2,7 @@
 
 use crate::case::{Capability, Case};
 use crate::env::Env;
-use crate::fork::{FAILING, FROZEN, HIDDEN, RESTARTS, script};
+use crate::fork::{FAILING, FROZEN, HIDDEN, RESTARTS, script, script_within};
 
 const CHILD: &[Capability] = &[Capability::Child];
 
@@ -27,7 +27,11 @@ pub(super) const CASES: &[Case] = &[
     case("fork.no-deadlock/start", &["fork.no-deadlock"], no_deadlock_in_start).rules(&[24]),
     case("process.discovery-is-quiet", &[], |env| script(env, "quiet", RESTARTS)).rules(&[22]),
     case("process.threads-end", &[], |env| script(env, "threads-end", RESTARTS)).rules(&[25]),
-    case("process.exit", &["exit.quiet"], |env| script(env, "exit", RESTARTS)),
+    // Its work goes on for half of the patience: nobody waits for it.
+    case("process.exit", &["exit.quiet"], |env| script_within(env, "exit", RESTARTS, env.patience / 4)),
+    case("process.exit/thread-local", &["exit.quiet"], |env| {
+        script_within(env, "exit-thread-local", RESTARTS, env.patience / 4)
+    }),
     case("process.unknown-backend", &["environment.bad"], |env| script(env, "unknown-backend", "no_such_backend")),
 ];
 
