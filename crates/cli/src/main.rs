@@ -50,6 +50,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    cts::run_script();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let command = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli.command,
