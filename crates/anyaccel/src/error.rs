@@ -3,6 +3,7 @@
 use crate::device::Device;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
+use anyaccel_kernels::KernelError;
 use std::fmt;
 use std::panic::Location;
 
@@ -219,6 +220,45 @@ pub enum Error {
     /// A memory pool that can't be entered.
     #[error("{0}")]
     Pool(PoolError),
+    /// A seed that no generator takes.
+    #[error("Seed {seed} is out of range: seeds are from -2^63 to 2^64 - 1.")]
+    SeedRange {
+        /// The seed.
+        seed: i128,
+    },
+    /// Bytes that are no state of a generator.
+    #[error("RNG state is wrong size: expected {expected} bytes (or 8, the seed alone), got {got}.")]
+    RngStateLength {
+        /// How long a state is.
+        expected: usize,
+        /// How long the bytes are.
+        got: usize,
+    },
+    /// An offset that no generator has.
+    #[error("RNG offset {offset} can't be set: offsets are multiples of 4 below 2^63.")]
+    RngOffset {
+        /// The offset.
+        offset: u64,
+    },
+    /// As many states as there are devices were expected.
+    #[error("RNG states for all devices: expected {devices}, one for each device, got {states}.")]
+    RngStates {
+        /// How many states were given.
+        states: usize,
+        /// How many devices there are.
+        devices: usize,
+    },
+    /// A generator was drawn to its end.
+    #[error("The generator is at offset {offset} and has no {words} words left; seed it anew.")]
+    RngExhausted {
+        /// Its offset.
+        offset: u64,
+        /// What was to be drawn.
+        words: u64,
+    },
+    /// Arguments that a distribution does not take.
+    #[error("{0}")]
+    Random(KernelError),
     /// A host function enqueued on a stream panicked.
     #[error("A host function on stream {stream} of {device} panicked: {message}")]
     HostPanic {
@@ -367,7 +407,10 @@ impl Error {
             | Self::Overlap { .. }
             | Self::Settings(_)
             | Self::Fraction(_)
+            | Self::SeedRange { .. }
             | Self::Argument { .. } => ErrorClass::Value,
+            Self::Random(KernelError::RandomDType { .. }) => ErrorClass::NotImplemented,
+            Self::Random(_) => ErrorClass::Value,
             Self::OutOfMemory { .. } => ErrorClass::OutOfMemory,
             Self::Unsupported { .. } | Self::EventOption { .. } | Self::DTypeUnsupported { .. } => {
                 ErrorClass::NotImplemented

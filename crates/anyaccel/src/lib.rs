@@ -51,6 +51,7 @@ mod local;
 mod memory;
 mod port;
 mod properties;
+pub mod random;
 mod runtime;
 mod stream;
 mod typed;

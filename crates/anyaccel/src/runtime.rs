@@ -9,6 +9,7 @@ use crate::lifecycle::{Live, Phase, Source};
 use crate::linked;
 use crate::local;
 use crate::memory::MemoryRules;
+use crate::random::Seeds;
 use anyaccel_hal::{Driver, Kind};
 use std::fmt;
 use std::ops::Deref;
@@ -29,6 +30,7 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
     pub(crate) deferred: Deferred,
     pub(crate) memory: Arc<MemoryRules>,
+    pub(crate) seeds: Seeds,
 }
 
 impl Core {
@@ -44,6 +46,7 @@ impl Core {
             changed: Condvar::new(),
             deferred: Deferred::default(),
             memory: Arc::default(),
+            seeds: if id == 0 { Seeds::inherit() } else { Seeds::default() },
         }
     }
 }
