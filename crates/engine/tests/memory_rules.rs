@@ -140,6 +140,11 @@ fn the_report_says_what_was_there_and_what_to_try() {
     {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
+    // Another stream can't have the free run, and its segment is pinned.
+    cache.set_budget(Some(95 * MIB));
+    let text = oom(cache.alloc(30 * MIB, 3)).to_string();
+    assert!(text.contains("budget") && text.contains("another stream") && !text.contains("max_split"), "{text}");
+    cache.set_budget(None);
     // The advice follows the settings.
     cache.set_settings(Settings::parse("expandable_segments:True").unwrap());
     let text = oom(cache.alloc(60 * MIB, 0)).to_string();

@@ -53,6 +53,8 @@ pub(super) struct Heap {
     pub(super) rules: Rules,
     pub(super) departures: Departures,
     pub(super) total: u64,
+    /// The backend can map memory piece by piece.
+    pub(super) can_grow: bool,
     /// From the fraction.
     pub(super) limit: Option<u64>,
     /// In bytes.
@@ -93,6 +95,7 @@ impl Heap {
             settings,
             departures,
             total,
+            can_grow,
             limit: None,
             budget: None,
             in_flight: 0,
