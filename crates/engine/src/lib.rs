@@ -8,3 +8,4 @@
 
 pub mod alloc;
 pub mod pinned;
+pub mod random;
