@@ -135,12 +135,7 @@ pub(crate) fn same_bytes(rule: &str, what: &str, seen: &[u8], expected: &[u8]) -
 }
 
 /// Goes on if the call was refused with that kind of fault.
-pub(crate) fn refused<T>(
-    rule: &str,
-    what: &str,
-    seen: Result<T, Fault>,
-    expected: anyaccel_hal::FaultKind,
-) -> Outcome {
+pub(crate) fn refused<T>(rule: &str, what: &str, seen: Result<T, Fault>, expected: anyaccel_hal::FaultKind) -> Outcome {
     let expected_text = format!("{what}: {}", expected.describe());
     match seen {
         Ok(_) => fail(rule, expected_text, "success"),

@@ -22,7 +22,8 @@ pub fn host() -> Subject {
 
 /// What the face itself can't do yet, on any backend.
 fn with_gaps_of_the_face(subject: Subject) -> Subject {
-    const WAITS: &str = "the last handle of a runtime waits for work on its memory, also at exit if a thread-local has it";
+    const WAITS: &str =
+        "the last handle of a runtime waits for work on its memory, also at exit if a thread-local has it";
     subject.not_yet("process.exit/thread-local", WAITS)
 }
 

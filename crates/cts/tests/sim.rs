@@ -8,6 +8,16 @@ fn conforms(subject: &Subject, seed: u64) {
     assert!(report.is_ok(), "the simulated device breaks the contract with seed {seed}");
 }
 
+/// Random programs against their shadow, with many orders of the streams.
+#[test]
+fn random_programs_end_as_their_shadow() {
+    for seed in 100..112 {
+        let options = Options { seed, filter: vec!["programs.*".into()], ..Options::default() };
+        let report = run(&subjects::sim_on_look(), &options);
+        assert!(report.is_ok() && report.tally().passed == 3, "{report}");
+    }
+}
+
 #[test]
 fn sim_conforms() {
     conforms(&subjects::sim(), 1);

@@ -42,9 +42,8 @@ fn rise_across_threads(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let stream = lab.stream()?;
     let mut all = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..200).map(|_| lab.mark(stream)).collect::<Outcome<Vec<u64>>>()))
-            .collect();
+        let threads: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..200).map(|_| lab.mark(stream)).collect::<Outcome<Vec<u64>>>())).collect();
         let mut all = Vec::new();
         for thread in threads {
             let marks = thread.join().unwrap_or_else(|_| Ok(Vec::new()))?;

@@ -4,10 +4,12 @@
 //! [`child_main`] before anything else, with arguments that name subject and script; that process has one thread and an
 //! untouched runtime, runs the script, and reports in one line.
 //!
-//! In there the subject's driver is registered with the face under kinds of the suite's own: [`RESTARTS`] as it is,
-//! [`FROZEN`] as one that can't start again in a child, and two more that hide their devices or fail to start. So every
-//! subject proves the same, whether its own kind is built in or not.
+//! In there the subject's driver is registered with the face under kinds of the suite's own: as it is, as one that can't
+//! start again in a child, as one without devices, and as one that fails to start. So every subject proves the same,
+//! whether its own kind is built in or not.
 
+mod ends;
+mod hammer;
 mod process;
 mod scripts;
 

@@ -21,7 +21,8 @@ pub(crate) fn in_fork(limit: Duration, run: impl FnOnce() -> Outcome) -> Outcome
         -1 => fail("", "a child", std::io::Error::last_os_error().to_string()),
         0 => {
             drop(reader);
-            let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| fail("", "no panic", "a panic in the child"));
+            let outcome =
+                catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| fail("", "no panic", "a panic in the child"));
             // The parent is gone only if it was killed: then nobody wants to know.
             let _told = writer.write_all(encode(&outcome).as_bytes());
             drop(writer);
@@ -41,7 +42,9 @@ pub(crate) fn in_fork(limit: Duration, run: impl FnOnce() -> Outcome) -> Outcome
             }
             match text {
                 None => fail("", format!("the child to end within {limit:?}"), "it hangs"),
-                Some(text) if text.is_empty() => fail("", "a report of the child", format!("none, and status {status:#x}")),
+                Some(text) if text.is_empty() => {
+                    fail("", "a report of the child", format!("none, and status {status:#x}"))
+                }
                 Some(text) => decode(&text),
             }
         }

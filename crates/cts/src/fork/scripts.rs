@@ -1,16 +1,12 @@
 //! The scripts. Each begins in a process with one thread, in which nobody has used the runtime.
 
+use super::ends::{exit, quiet, threads_end, unknown_backend};
+use super::hammer::{hammer, hammer_start};
 use super::{FAILING, FROZEN, Script, in_fork};
 use crate::case::{Outcome, errs, expect, fail, same, skip};
 use crate::cases::asked;
-use crate::lab::locked;
 use anyaccel::{Error, EventOptions, Runtime, StreamOptions};
-use anyaccel_hal::{Driver, Until, WaitMode};
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs the script of that name.
 pub(super) fn run(name: &str, script: &Script) -> Outcome {
@@ -36,7 +32,7 @@ pub(super) fn run(name: &str, script: &Script) -> Outcome {
 type Call = (&'static str, fn(&Runtime) -> anyaccel::Result<()>);
 
 /// A copy there and back, a function, an event: the runtime works.
-fn works(rule: &str, runtime: &Runtime, limit: Duration) -> Outcome {
+pub(super) fn works(rule: &str, runtime: &Runtime, limit: Duration) -> Outcome {
     let stream = runtime.stream(())?;
     let buffer = runtime.zeros(4096)?;
     stream.wait_stream(&runtime.current_stream(())?)?;
@@ -128,7 +124,12 @@ fn restart(script: &Script) -> Outcome {
     drop(scope);
     same("fork.restart", "whether the parent goes on", stream.synchronize_for(script.patience)?, true)?;
     let seen = buffer.to_vec()?;
-    expect("fork.restart", seen.iter().all(|&byte| byte == 5), "the parent's memory, untouched", format!("{:?}", &seen[..8]))?;
+    expect(
+        "fork.restart",
+        seen.iter().all(|&byte| byte == 5),
+        "the parent's memory, untouched",
+        format!("{:?}", &seen[..8]),
+    )?;
     works("fork.restart", &runtime, script.patience / 2)?;
     works("fork.restart", &built, script.patience / 2)
 }
@@ -167,7 +168,11 @@ fn frozen(script: &Script) -> Outcome {
         for round in 0..2 {
             for (name, call) in SILENT {
                 if let Err(error) = call(&child) {
-                    return fail("fork.no-ops", format!("{name} to do nothing in a child, round {round}"), error.to_string());
+                    return fail(
+                        "fork.no-ops",
+                        format!("{name} to do nothing in a child, round {round}"),
+                        error.to_string(),
+                    );
                 }
             }
             same("fork.no-ops", "pending calls", child.pending_calls(), 0)?;
@@ -176,7 +181,13 @@ fn frozen(script: &Script) -> Outcome {
                     matches!(error, Error::ForkedChild { kind, call, pid }
                         if kind.name() == FROZEN && *call == "Stream" && *pid == parent)
                 };
-                errs("fork.one-error", &format!("{name} in a child"), "ForkedChild with call and process", call(&child), right)?;
+                errs(
+                    "fork.one-error",
+                    &format!("{name} in a child"),
+                    "ForkedChild with call and process",
+                    call(&child),
+                    right,
+                )?;
             }
             let named = child.current_accelerator(true).is_some();
             same("fork.count", "current_accelerator(true) and is_available", named, child.is_available())?;
@@ -220,7 +231,8 @@ fn innocent(script: &Script) -> Outcome {
         ("get_device_name", |runtime| runtime.get_device_name(0).map(drop)),
         ("get_device_capability", |runtime| runtime.get_device_capability(()).map(drop)),
     ];
-    let answers = script.subject.make(&crate::subject::Ask { devices: 2, memory: crate::env::MEMORY, seed: script.seed });
+    let answers =
+        script.subject.make(&crate::subject::Ask { devices: 2, memory: crate::env::MEMORY, seed: script.seed });
     let answers = answers.is_ok_and(|made| made.driver.fork_safe_probe() && made.driver.describe(0).is_some());
     for (name, query) in QUERIES {
         if name.starts_with("get_") && !answers {
@@ -289,200 +301,4 @@ fn failed_start(script: &Script) -> Outcome {
         errs("fork.no-trace", "the first start in a child", "StartFailed", child.current_stream(()), failed)?;
         works("fork.no-trace", &child, script.patience / 2)
     })
-}
-
-/// Keeps threads busy inside the library until it is dropped.
-struct Busy {
-    over: Arc<AtomicBool>,
-    threads: Vec<thread::JoinHandle<()>>,
-}
-
-impl Busy {
-    fn new() -> Self {
-        let over = Arc::new(AtomicBool::new(false));
-        let threads = (0..6_u8).map(|at| {
-            let over = over.clone();
-            thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    // Errors are of no interest here: what matters is who holds which lock when the fork comes.
-                    let _tried = Self::round(at);
-                }
-            })
-        });
-        Self { threads: threads.collect(), over }
-    }
-
-    fn round(at: u8) -> anyaccel::Result<()> {
-        let runtime = Runtime::global();
-        let stream = runtime.stream(())?;
-        let buffer = runtime.alloc(1 << (10 + at))?;
-        stream.wait_stream(&runtime.current_stream(())?)?;
-        stream.fill(&buffer.all(), &[at])?;
-        stream.host_fn(|| ())?;
-        let event = stream.record_event(None)?;
-        runtime.set_stream(&stream)?;
-        match at {
-            0 => runtime.empty_cache()?,
-            1 => drop(runtime.pinned(1 << 14)?),
-            2 => drop(runtime.stream_with((), StreamOptions { reserved: true, ..StreamOptions::default() })?),
-            3 => drop(Runtime::builder().build()?.zeros(64)?),
-            _ => event.synchronize()?,
-        }
-        stream.synchronize()
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // A panic in one has been reported by it.
-            let _ended = thread.join();
-        }
-    }
-}
-
-/// A fork while other threads are inside the library never hangs the child.
-fn hammer(script: &Script) -> Outcome {
-    let frozen = Runtime::global().kind().is_some_and(|kind| kind.name() == FROZEN);
-    Runtime::global().current_stream(())?;
-    let _busy = Busy::new();
-    let began = Instant::now();
-    let mut forks = 0;
-    while forks < 60 && began.elapsed() < script.patience {
-        in_fork(script.patience, || {
-            let child = Runtime::global();
-            if !frozen {
-                return works("fork.no-deadlock", &child, script.patience / 2);
-            }
-            child.synchronize(())?;
-            child.empty_cache()?;
-            child.device_count();
-            let right = |error: &Error| matches!(error, Error::ForkedChild { .. });
-            errs("fork.no-deadlock", "a call in a child", "ForkedChild", child.current_stream(()), right)
-        })?;
-        forks += 1;
-        thread::sleep(Duration::from_micros(137 * (forks % 11)));
-    }
-    expect("fork.no-deadlock", forks >= 5, "at least 5 forks in that time", forks)
-}
-
-/// The same in the middle of the first start.
-fn hammer_start(script: &Script) -> Outcome {
-    for round in 0..40 {
-        in_fork(script.patience, || {
-            let starter = thread::spawn(|| Runtime::global().current_stream(()).map(drop));
-            let wait = Instant::now() + Duration::from_micros(20 * round);
-            while Instant::now() < wait {
-                std::hint::spin_loop();
-            }
-            in_fork(script.patience, || works("fork.no-deadlock", &Runtime::global(), script.patience / 2))?;
-            let started = starter.join();
-            expect("fork.no-deadlock", matches!(started, Ok(Ok(()))), "the parent to start", format!("{started:?}"))
-        })?;
-    }
-    Ok(())
-}
-
-/// How many threads and open files this process has.
-fn threads_and_files() -> Outcome<(usize, usize)> {
-    match (std::fs::read_dir("/proc/self/task"), std::fs::read_dir("/proc/self/fd")) {
-        (Ok(threads), Ok(files)) => Ok((threads.count(), files.count())),
-        _ => skip("this system does not list a process's threads and files"),
-    }
-}
-
-fn make(script: &Script) -> Outcome<Arc<dyn Driver>> {
-    let ask = crate::subject::Ask { devices: 2, memory: crate::env::MEMORY, seed: script.seed };
-    script.subject.make(&ask).map(|made| made.driver).map_err(crate::case::Stop::Skip)
-}
-
-/// Discovery starts no thread and opens no file.
-fn quiet(script: &Script) -> Outcome {
-    let before = threads_and_files()?;
-    let driver = make(script)?;
-    same("H22", "threads and files after making a driver", threads_and_files()?, before)?;
-    driver.kind();
-    driver.checks();
-    driver.restartable();
-    same("H22", "threads and files after its checks", threads_and_files()?, before)?;
-    if driver.fork_safe_probe() {
-        let count = driver.probe().visible;
-        (0..=count).for_each(|ordinal| drop(driver.describe(ordinal)));
-        same("H22", "threads and files after its probe", threads_and_files()?, before)?;
-    }
-    drop(driver);
-    same("H22", "threads and files after it is gone", threads_and_files()?, before)
-}
-
-/// With the last reference to a driver's devices its threads end.
-fn threads_end(script: &Script) -> Outcome {
-    let before = threads_and_files()?.0;
-    for _ in 0..3 {
-        let driver = make(script)?;
-        driver.start()?;
-        let device = driver.open(0)?;
-        let stream = device.create_stream(0)?;
-        let (done, ran) = std::sync::mpsc::channel();
-        // SAFETY: H1, the stream was made above; H13, the function neither unwinds nor calls the driver.
-        unsafe {
-            device.host_call(stream, anyaccel_hal::HostFn::new(move |_| done.send(()).unwrap_or(())))?;
-            let deadline = Some(Instant::now() + script.patience);
-            let _ended = device.wait_host(stream, Until::Now, deadline, WaitMode::Auto)?;
-        }
-        same("H11", "whether the function ran", ran.try_recv().is_ok(), true)?;
-        drop((driver, device));
-        let deadline = Instant::now() + script.patience / 2;
-        while threads_and_files()?.0 > before && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        same("H25", "threads after the last reference is gone", threads_and_files()?.0, before)?;
-    }
-    Ok(())
-}
-
-/// The process ends while handles are in statics and thread-locals, and while work is under way.
-///
-/// With `last_reference` the last handle of a runtime that was built is in a thread-local of the main thread, whose end
-/// comes before anything that is registered to run at exit.
-fn exit(script: &Script, last_reference: bool) -> Outcome {
-    static KEPT: Mutex<Vec<(Runtime, anyaccel::Stream, anyaccel::Buffer)>> = Mutex::new(Vec::new());
-    thread_local! {
-        static LOCAL: RefCell<Option<(anyaccel::Stream, anyaccel::PinnedBuffer)>> = const { RefCell::new(None) };
-    }
-    let built = Runtime::builder().build()?;
-    let work = script.patience / 2;
-    for runtime in [Runtime::global(), built] {
-        let stream = runtime.stream(())?;
-        let buffer = runtime.zeros(1 << 20)?;
-        stream.wait_stream(&runtime.current_stream(())?)?;
-        stream.host_fn(move || thread::sleep(work))?;
-        for byte in 0..50 {
-            stream.fill(&buffer.all(), &[byte])?;
-            stream.host_fn(|| ())?;
-        }
-        runtime.set_stream(&stream)?;
-        let pinned = runtime.pinned(64)?;
-        LOCAL.with(|local| local.borrow_mut().replace((stream.clone(), pinned)));
-        if !last_reference {
-            locked(&KEPT).push((runtime, stream, buffer));
-        }
-    }
-    // The process exits right after this, as a program does whose main returns.
-    Ok(())
-}
-
-/// A backend that nobody knows.
-fn unknown_backend(_: &Script) -> Outcome {
-    let runtime = Runtime::global();
-    same("environment.bad", "is_available", runtime.is_available(), false)?;
-    same("environment.bad", "device_count", runtime.device_count(), 0)?;
-    same("environment.bad", "current_accelerator", runtime.current_accelerator(false), None)?;
-    let right = |error: &Error| {
-        matches!(error, Error::UnknownBackend { name, variable: Some("ANYACCEL_BACKEND"), known }
-            if name == "no_such_backend" && known.iter().any(|kind| kind.name() == FROZEN))
-    };
-    errs("environment.bad", "the first starting call", "UnknownBackend", runtime.current_stream(()), right)?;
-    runtime.lazy_call(|_| Err(Error::NoAccelerator))?;
-    same("environment.bad", "pending calls", runtime.pending_calls(), 0)
 }

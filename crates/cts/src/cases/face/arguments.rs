@@ -47,12 +47,8 @@ fn none_is_current(env: &Env) -> Outcome {
     let kind = face.kind();
     for index in [1, 0, 1] {
         face.runtime.set_device_index(index)?;
-        let forms: [DeviceArg<'_>; 4] = [
-            ().into(),
-            None::<i32>.into(),
-            kind.name().into(),
-            Device::new(kind, None).into(),
-        ];
+        let forms: [DeviceArg<'_>; 4] =
+            [().into(), None::<i32>.into(), kind.name().into(), Device::new(kind, None).into()];
         for form in forms {
             let named = face.runtime.current_stream(form)?.device_index();
             same("argument.none", &format!("the device that {form:?} names"), named, index)?;
@@ -149,7 +145,11 @@ fn fresh(env: &Env) -> Outcome {
         if face.driver.fork_safe_probe()
             && let Some((before, after)) = before.iter().zip(&after).find(|(before, after)| before != after)
         {
-            return fail("argument.range", format!("{} to fail as after the start: {after:?}", call.0), format!("{before:?}"));
+            return fail(
+                "argument.range",
+                format!("{} to fail as after the start: {after:?}", call.0),
+                format!("{before:?}"),
+            );
         }
     }
     Ok(())
@@ -178,7 +178,9 @@ fn set_device_index(env: &Env) -> Outcome {
         // The second round is after the start.
         runtime.current_stream(())?;
     }
-    for (form, index) in [(DeviceArg::from(1), 1), (format!("{kind}:0").as_str().into(), 0), (Device::new(kind, Some(1)).into(), 1)] {
+    for (form, index) in
+        [(DeviceArg::from(1), 1), (format!("{kind}:0").as_str().into(), 0), (Device::new(kind, Some(1)).into(), 1)]
+    {
         runtime.set_device_index(form)?;
         same("device.set-index", "the current device", runtime.current_device_index()?, index)?;
         runtime.set_device_index(-1)?;
@@ -200,7 +202,13 @@ fn device_index(env: &Env) -> Outcome {
         drop(runtime.device_index(None)?);
         for index in [-1, 2, i64::MAX] {
             let right = |error: &Error| matches!(error, Error::IndexOutOfRange { index: seen, .. } if *seen == index);
-            errs("device.guard-argument", &format!("device_index({index})"), "a range error", runtime.device_index(index), right)?;
+            errs(
+                "device.guard-argument",
+                &format!("device_index({index})"),
+                "a range error",
+                runtime.device_index(index),
+                right,
+            )?;
         }
         same("device.guard-argument", "the current device, untouched", runtime.current_device_index()?, 0)?;
         runtime.current_stream(())?;

@@ -123,7 +123,13 @@ fn pinned(env: &Env) -> Outcome {
         up.as_mut_slice()?.fill(0xEE);
     }
     let range = |error: &Error| matches!(error, Error::Range { .. });
-    errs("work.refused", "an upload past the end of pinned memory", "Range", stream.upload_pinned(&buffer.all(), &up, 2000), range)
+    errs(
+        "work.refused",
+        "an upload past the end of pinned memory",
+        "Range",
+        stream.upload_pinned(&buffer.all(), &up, 2000),
+        range,
+    )
 }
 
 fn pinned_dropped_early(env: &Env) -> Outcome {
@@ -184,7 +190,12 @@ fn fill_and_write(env: &Env) -> Outcome {
             for (at, byte) in expected[from as usize..to as usize].iter_mut().enumerate() {
                 *byte = pattern[at % size];
             }
-            same_bytes("work.copies", &format!("a pattern of {size} from {from} to {to}"), &buffer.to_vec()?, &expected)?;
+            same_bytes(
+                "work.copies",
+                &format!("a pattern of {size} from {from} to {to}"),
+                &buffer.to_vec()?,
+                &expected,
+            )?;
         }
     }
     for len in [1, 33, 64] {
@@ -216,7 +227,9 @@ fn built_ins(env: &Env) -> Outcome {
     let expected: Vec<u8> = expected.into_iter().flat_map(u64::to_le_bytes).collect();
     same_bytes("work.built-ins", "two histograms added up", &counts.to_vec()?, &expected)?;
     let dtypes = runtime.get_device_capability(())?.supported_dtypes;
-    for (from, to) in [(DType::U8, DType::F32), (DType::I32, DType::F16), (DType::F32, DType::I8), (DType::Bool, DType::C64)] {
+    for (from, to) in
+        [(DType::U8, DType::F32), (DType::I32, DType::F16), (DType::F32, DType::I8), (DType::Bool, DType::C64)]
+    {
         if !(dtypes.contains(from) && dtypes.contains(to)) {
             continue;
         }
@@ -254,13 +267,30 @@ fn refused(env: &Env) -> Outcome {
     errs("work.refused", "a copy onto itself", "Overlap", stream.copy(&a.slice(0..50)?, &a.slice(49..99)?), overlap)?;
     stream.copy(&a.slice(0..50)?, &a.slice(50..100)?)?;
     let device = |error: &Error| matches!(error, Error::ForeignDevice { .. });
-    errs("work.refused", "a fill on another device's stream", "ForeignDevice", stream.fill(&there.all(), &[1]), device)?;
+    errs(
+        "work.refused",
+        "a fill on another device's stream",
+        "ForeignDevice",
+        stream.fill(&there.all(), &[1]),
+        device,
+    )?;
     let third = stream.upload(&there.all(), &[0; 100]);
     errs("work.refused", "an upload on another device's stream", "ForeignDevice", third, device)?;
     let counts = runtime.alloc_on(0, 2048)?;
-    errs("work.refused", "a histogram into too few counters", "Length", stream.histogram(&counts.slice(..2040)?, &a.all()), length)?;
-    errs("work.refused", "a conversion between counts", "Length",
-        stream.convert(&a.slice(..40)?, DType::F32, &b.slice(..11)?, DType::U8), length)?;
+    errs(
+        "work.refused",
+        "a histogram into too few counters",
+        "Length",
+        stream.histogram(&counts.slice(..2040)?, &a.all()),
+        length,
+    )?;
+    errs(
+        "work.refused",
+        "a conversion between counts",
+        "Length",
+        stream.convert(&a.slice(..40)?, DType::F32, &b.slice(..11)?, DType::U8),
+        length,
+    )?;
     same_bytes("work.refused", "what refused calls left alone", &b.to_vec()?, &[2; 100])
 }
 
@@ -270,12 +300,25 @@ fn out_of_memory(env: &Env) -> Outcome {
     let (free, total) = runtime.get_memory_info(())?;
     let oom = |error: &Error| matches!(error, Error::OutOfMemory { .. });
     for bytes in [total + 1, total.saturating_mul(4).min(1 << 59)] {
-        errs("error.out-of-memory", &format!("{bytes} of {total} bytes"), "OutOfMemory", runtime.alloc(bytes).map(drop), oom)?;
+        errs(
+            "error.out-of-memory",
+            &format!("{bytes} of {total} bytes"),
+            "OutOfMemory",
+            runtime.alloc(bytes).map(drop),
+            oom,
+        )?;
     }
-    let Err(error) = runtime.alloc(total + 1) else { return crate::case::fail("error.out-of-memory", "an error", "success") };
+    let Err(error) = runtime.alloc(total + 1) else {
+        return crate::case::fail("error.out-of-memory", "an error", "success");
+    };
     same("error.out-of-memory", "its class", error.class(), ErrorClass::OutOfMemory)?;
     let text = error.to_string();
-    expect("error.out-of-memory", text.contains("out of memory") || text.contains("Out of memory"), "a text that says so", &text)?;
+    expect(
+        "error.out-of-memory",
+        text.contains("out of memory") || text.contains("Out of memory"),
+        "a text that says so",
+        &text,
+    )?;
     // Nothing is lost by it.
     let most = runtime.alloc((free / 2).max(1))?;
     drop(most);

@@ -181,7 +181,13 @@ fn error_names_its_place(env: &Env) -> Outcome {
         matches!(error, Error::Deferred { source, at }
             if **source == Error::DeferredFull { limit: 1 } && at.line() == line && at.file() == file!())
     };
-    errs("defer.error", "the start", "the first error with the place that queued it", runtime.current_stream(()), right)?;
+    errs(
+        "defer.error",
+        "the start",
+        "the first error with the place that queued it",
+        runtime.current_stream(()),
+        right,
+    )?;
     // Told once; everything else has run, and the runtime is up.
     runtime.current_stream(())?;
     same("defer.error", "the other calls made", locked(&log).clone(), vec![1, 2])

@@ -6,7 +6,11 @@ use crate::env::Env;
 use anyaccel::{DType, Device, Error};
 
 pub(super) const CASES: &[Case] = &[
-    Case::face("devices.count", &["device.count", "device.available", "device.current-accelerator"], count),
+    Case::face(
+        "devices.count",
+        &["device.count", "device.available", "device.current-accelerator", "device.current-index"],
+        count,
+    ),
     Case::face("devices.properties", &["device.properties"], properties).devices(2),
     Case::face("devices.capability", &["device.capability"], capability),
     Case::face("devices.other-dtypes", &["device.capability"], other_dtypes),
@@ -117,7 +121,12 @@ fn telemetry(env: &Env) -> Outcome {
             }
             Err(error) => {
                 let named = matches!(error, Error::Unsupported { .. } | Error::Driver { .. });
-                expect("device.telemetry", named, &format!("{name}, or an error that says why not"), format!("{error:?}"))?;
+                expect(
+                    "device.telemetry",
+                    named,
+                    &format!("{name}, or an error that says why not"),
+                    format!("{error:?}"),
+                )?;
             }
         }
     }
@@ -134,7 +143,12 @@ fn memory_info(env: &Env) -> Outcome {
     let taken = runtime.alloc_on(0, 64 << 20)?;
     let after = [runtime.get_memory_info(0)?, runtime.get_memory_info(1)?];
     let used = before[0].0.saturating_sub(after[0].0);
-    expect("memory.info", used >= 48 << 20, "64 MiB less on the device that they were taken on", format!("{used} less"))?;
+    expect(
+        "memory.info",
+        used >= 48 << 20,
+        "64 MiB less on the device that they were taken on",
+        format!("{used} less"),
+    )?;
     let other = before[1].0.abs_diff(after[1].0);
     expect("memory.info", other < 48 << 20, "no change on the other device", format!("{other} bytes"))?;
     drop(taken);

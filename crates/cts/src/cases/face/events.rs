@@ -141,7 +141,12 @@ fn records_the_current_stream(env: &Env) -> Outcome {
     runtime.set_device_index(1)?;
     let other = plain(runtime)?;
     other.record(None)?;
-    same("event.record", "the device of an event recorded on device 1", other.device().and_then(Device::index), Some(1))?;
+    same(
+        "event.record",
+        "the device of an event recorded on device 1",
+        other.device().and_then(Device::index),
+        Some(1),
+    )?;
     same("event.record", "a wait for it", other.synchronize_for(face.patience)?, true)?;
     // An event of a device goes to that device's current stream.
     let bound = EventOptions { device: Some(stream.device()), ..EventOptions::default() };
@@ -156,9 +161,7 @@ fn of_a_device(env: &Env) -> Outcome {
     let face = Face::new(env)?;
     let runtime = &face.runtime;
     let (zero, one) = (runtime.stream(0)?, runtime.stream(1)?);
-    let elsewhere = |error: &Error| {
-        matches!(error, Error::EventDevice { event, stream } if event.index() == Some(0) && stream.index() == Some(1))
-    };
+    let elsewhere = |error: &Error| matches!(error, Error::EventDevice { event, stream } if event.index() == Some(0) && stream.index() == Some(1));
     let event = plain(runtime)?;
     event.record(Some(&zero))?;
     errs("event.device", "recorded again on another device", "EventDevice", event.record(Some(&one)), elsewhere)?;

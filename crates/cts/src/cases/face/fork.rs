@@ -13,9 +13,11 @@ const fn case(id: &'static str, sentences: &'static [&'static str], run: fn(&Env
 pub(super) const CASES: &[Case] = &[
     case("fork.while-fresh", &["fork.fresh"], |env| script(env, "fresh", FROZEN)),
     case("fork.restarts", &["fork.restart", "fork.stale", "fork.current-index"], restarts),
-    case("fork.one-error", &["fork.one-error", "fork.text", "fork.no-ops", "fork.count", "fork.current-index"], |env| {
-        script(env, "frozen", FROZEN)
-    }),
+    case(
+        "fork.one-error",
+        &["fork.one-error", "fork.text", "fork.no-ops", "fork.count", "fork.current-index"],
+        |env| script(env, "frozen", FROZEN),
+    ),
     case("fork.innocent-queries", &["fork.innocent", "start.nothing-else", "scenario.6"], |env| {
         script(env, "innocent", FROZEN)
     }),

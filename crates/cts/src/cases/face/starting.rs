@@ -111,7 +111,12 @@ fn several_threads(env: &Env) -> Outcome {
                     scope.spawn(|| -> Outcome {
                         barrier.wait();
                         let stream = face.runtime.current_stream(())?;
-                        expect("start.once", face.runtime.is_started(), "a started runtime after the call", "a fresh one")?;
+                        expect(
+                            "start.once",
+                            face.runtime.is_started(),
+                            "a started runtime after the call",
+                            "a fresh one",
+                        )?;
                         Ok(stream.synchronize()?)
                     })
                 })
@@ -127,9 +132,13 @@ fn failure(env: &Env) -> Outcome {
     let driver = Arc::new(Bent::new(env.make()?.driver).failing(2));
     let face = Face::over(driver.clone(), env)?;
     for _ in 0..2 {
-        errs("start.failure", "a call whose start fails", "StartFailed", face.runtime.current_stream(()), |error| {
-            matches!(error, Error::StartFailed { fault, .. } if fault.code == 99 && fault.kind == FaultKind::Driver)
-        })?;
+        errs(
+            "start.failure",
+            "a call whose start fails",
+            "StartFailed",
+            face.runtime.current_stream(()),
+            |error| matches!(error, Error::StartFailed { fault, .. } if fault.code == 99 && fault.kind == FaultKind::Driver),
+        )?;
         same("start.failure", "whether it counts as started", face.runtime.is_started(), false)?;
         face.runtime.synchronize(())?;
     }

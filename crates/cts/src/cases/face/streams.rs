@@ -45,7 +45,7 @@ fn pool_of_32(env: &Env) -> Outcome {
         same("stream.pool", "the 33rd stream and the first", new == old && new.shares_queue_with(old), true)?;
     }
     same("stream.pool", "the 65th stream and the first", next[32] == pool[0], true)?;
-    same("stream.pool", "another device's stream in this pool", pool.iter().any(|s| *s == elsewhere), false)?;
+    same("stream.pool", "another device's stream in this pool", pool.contains(&elsewhere), false)?;
     pool.clear();
     // The pool goes on where it was, whoever keeps its streams.
     same("stream.pool", "the next stream", runtime.stream(0)?.stream_id(), next[1].stream_id())
@@ -118,7 +118,13 @@ fn by_number(env: &Env) -> Outcome {
     let gone = runtime.stream_with((), RESERVED)?.stream_id();
     runtime.synchronize(())?;
     let unknown = |error: &Error| matches!(error, Error::UnknownStream { .. });
-    errs("stream.by-id", "a reserved stream that is gone", "UnknownStream", runtime.stream_from_id(gone, 0, kind), unknown)
+    errs(
+        "stream.by-id",
+        "a reserved stream that is gone",
+        "UnknownStream",
+        runtime.stream_from_id(gone, 0, kind),
+        unknown,
+    )
 }
 
 fn equality(env: &Env) -> Outcome {
@@ -127,9 +133,15 @@ fn equality(env: &Env) -> Outcome {
     let (a, b) = (runtime.stream(0)?, runtime.stream(0)?);
     same("stream.equality", "a stream and its clone", a == a.clone(), true)?;
     same("stream.equality", "two streams", a == b, false)?;
-    same("stream.equality", "default streams of two devices", runtime.default_stream(0)? == runtime.default_stream(1)?, false)?;
+    same(
+        "stream.equality",
+        "default streams of two devices",
+        runtime.default_stream(0)? == runtime.default_stream(1)?,
+        false,
+    )?;
     let theirs = other.runtime.default_stream(0)?;
     same("stream.equality", "default streams of two runtimes", runtime.default_stream(0)? == theirs, false)?;
+    #[expect(clippy::mutable_key_type, reason = "equality and hash look at kind, index and number only")]
     let set: HashSet<Stream> = [a.clone(), b.clone(), a.clone(), runtime.default_stream(1)?].into();
     same("stream.equality", "different ones among four", set.len(), 3)?;
     same("stream.equality", "whether a clone is found by its hash", set.contains(&a), true)
@@ -144,7 +156,12 @@ fn fields(env: &Env) -> Outcome {
         for stream in [default, runtime.stream(index)?] {
             same("stream.fields", "device_index", stream.device_index(), index)?;
             same("stream.fields", "device_type", stream.device_type(), face.kind())?;
-            same("stream.fields", "device", (stream.device().kind(), stream.device().index()), (face.kind(), Some(index)))?;
+            same(
+                "stream.fields",
+                "device",
+                (stream.device().kind(), stream.device().index()),
+                (face.kind(), Some(index)),
+            )?;
             same("stream.fields", "is_capturing", stream.is_capturing()?, false)?;
             let native = stream.native_handle()?;
             same("stream.fields", "native_handle, twice", stream.native_handle()?, native)?;
@@ -161,14 +178,24 @@ fn current(env: &Env) -> Outcome {
     for stream in [&zero, &one, &zero, &runtime.default_stream(0)?, &one] {
         runtime.set_stream(stream)?;
         same("stream.current", "what was set", &runtime.current_stream(())? == stream, true)?;
-        same("stream.current", "its device, which is current too", runtime.current_device_index()?, stream.device_index())?;
+        same(
+            "stream.current",
+            "its device, which is current too",
+            runtime.current_device_index()?,
+            stream.device_index(),
+        )?;
         let again = runtime.current_stream(())?;
         runtime.set_stream(&again)?;
         same("stream.current", "what was current, set again", &runtime.current_stream(())? == stream, true)?;
     }
     same("stream.current", "device 0's stream while device 1 is current", runtime.current_stream(0)?.stream_id(), 0)?;
     let elsewhere = thread::scope(|scope| scope.spawn(|| runtime.current_stream(1).map(|s| s.stream_id())).join());
-    expect("stream.current", matches!(elsewhere, Ok(Ok(0))), "the default stream on another thread", format!("{elsewhere:?}"))
+    expect(
+        "stream.current",
+        matches!(elsewhere, Ok(Ok(0))),
+        "the default stream on another thread",
+        format!("{elsewhere:?}"),
+    )
 }
 
 fn foreign(env: &Env) -> Outcome {
@@ -183,11 +210,23 @@ fn foreign(env: &Env) -> Outcome {
     let kinds = |error: &Error| matches!(error, Error::StreamKind { given, .. } if *given == kind);
     errs("stream.foreign", "set_stream of another kind's", "StreamKind", runtime.set_stream(&third), kinds)?;
     let (ours, buffer) = (runtime.alloc(64)?, other.runtime.alloc(64)?);
-    errs("thread.foreign", "a fill of another runtime's buffer", "ForeignRuntime", own.fill(&buffer.all(), &[1]), refused)?;
+    errs(
+        "thread.foreign",
+        "a fill of another runtime's buffer",
+        "ForeignRuntime",
+        own.fill(&buffer.all(), &[1]),
+        refused,
+    )?;
     let copied = own.copy(&ours.all(), &buffer.all());
     errs("thread.foreign", "a copy from another runtime's buffer", "ForeignRuntime", copied, refused)?;
     let event = other.runtime.event(anyaccel::EventOptions::default())?;
-    errs("thread.foreign", "another runtime's event recorded here", "ForeignRuntime", event.record(Some(&own)), refused)?;
+    errs(
+        "thread.foreign",
+        "another runtime's event recorded here",
+        "ForeignRuntime",
+        event.record(Some(&own)),
+        refused,
+    )?;
     same("stream.foreign", "the current stream, untouched", runtime.current_stream(())?.stream_id(), 0)
 }
 
@@ -249,7 +288,12 @@ fn synchronize_device(env: &Env) -> Outcome {
     runtime.set_device_index(1)?;
     for stream in &streams {
         let hold = face.hold(stream)?;
-        same("sync.device", "a short wait for a device with a held stream", runtime.synchronize_for(0, MOMENT)?, false)?;
+        same(
+            "sync.device",
+            "a short wait for a device with a held stream",
+            runtime.synchronize_for(0, MOMENT)?,
+            false,
+        )?;
         hold.release()?;
         runtime.synchronize(0)?;
         same("sync.device", "query after the device's synchronize", stream.query()?, true)?;
