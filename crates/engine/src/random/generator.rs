@@ -68,6 +68,11 @@ impl Generator {
         *self = Generator { state, chosen: true };
     }
 
+    /// Whether the seed was chosen and not drawn: then a child of fork keeps it.
+    pub fn is_chosen(&self) -> bool {
+        self.chosen
+    }
+
     /// Moves on by what a fill takes. The state returned is where it begins: an offset of the plan's
     /// [`Part`](super::Part) is added to that of the state.
     pub fn draw(&mut self, plan: &Plan) -> Result<State, RandomError> {

@@ -85,7 +85,7 @@ impl Plan {
     /// The launches, in order of elements and offsets; none if there are no elements.
     pub fn parts(&self) -> Parts {
         let offset = if self.is_whole(self.count) { 0 } else { self.words(self.count).unwrap_or(0) };
-        let pending = if self.count == 0 { Vec::new() } else { vec![0..self.count] };
+        let pending = Vec::from_iter((self.count > 0).then_some(0..self.count));
         Parts { plan: *self, pending, offset }
     }
 

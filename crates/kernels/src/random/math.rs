@@ -134,7 +134,7 @@ macro_rules! functions {
             (-root).mul_add(root, x).mul_add(0.5 * y, root)
         }
 
-        /// The exponential of any number but a NaN: 0 or infinity where it leaves the type, subnormal before it does.
+        /// The exponential of any number: 0 or infinity where it leaves the type, subnormal before it does.
         #[inline(always)]
         pub fn $exp(x: $float) -> $float {
             const ROUND: $float = (1_u64 << ($mantissa - 1)) as $float * 3.0;
@@ -146,9 +146,9 @@ macro_rules! functions {
             let r = whole.mul_add(-$ln2[1], whole.mul_add(-$ln2[0], x));
             let value = (r * r).mul_add($polynomial(r, &$exp_c), r) + 1.0;
             // Two factors, as a power of two that leaves the type may be needed.
-            let power = |exponent: $int| $float::from_bits(((exponent + $bias) as $bits) << $mantissa);
+            let power = |exponent: $int| $float::from_bits((exponent.wrapping_add($bias) as $bits) << $mantissa);
             let first = exponent >> 1;
-            value * power(first) * power(exponent - first)
+            value * power(first) * power(exponent.wrapping_sub(first))
         }
 
         /// Sine and cosine of the angle `turn + 1/2`, in units of a whole turn by 2 to the number of bits that `turn` has.
@@ -165,7 +165,10 @@ macro_rules! functions {
             let odd = quarter & 1 == 1;
             let (x, y) = (if odd { cos } else { sin }, if odd { sin } else { cos });
             let sign = |bit: $bits| (bit & 2) << ($bits::BITS - 2);
-            ($float::from_bits(x.to_bits() ^ sign(quarter)), $float::from_bits(y.to_bits() ^ sign(quarter + 1)))
+            (
+                $float::from_bits(x.to_bits() ^ sign(quarter)),
+                $float::from_bits(y.to_bits() ^ sign(quarter.wrapping_add(1))),
+            )
         }
     };
 }

@@ -152,3 +152,36 @@ fn thresholds_of_trials() {
         assert!(stage::unit_f64(t - 1) < p && stage::unit_f64(t) >= p, "{p}");
     }
 }
+
+/// Parameters of a launch come from outside: whatever they are, they are refused or do what they say.
+#[test]
+fn no_parameters_cause_a_panic() {
+    let mut state = 0_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let extremes =
+        [0.0_f64, -0.0, 1.0, -1.5, 1e300, -1e-300, f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(f64::to_bits);
+    let counts = [0, 1, 5, 300, 5000, 1 << 31, (1 << 60) - 1, i64::MAX as u64, u64::MAX];
+    let mut accepted = 0;
+    for _ in 0..20_000 {
+        let kernel = Builtin::ALL[next(Builtin::ALL.len() as u64) as usize];
+        let dtype = DType::ALL[next(DType::ALL.len() as u64) as usize];
+        let mut constant = || if next(4) == 0 { next(u64::MAX) << next(64) } else { extremes[next(9) as usize] };
+        let [a, b, c, seed, offset] = [(); 5].map(|()| constant());
+        let layout = [0, 1, 2, 1000, u32::MAX][next(5) as usize];
+        let (source, reduction) = (next(3) as u32, next(4) as u32);
+        let count = counts[next(9) as usize];
+        let dtype = u32::from(dtype.number());
+        let params = Params { count, seed, offset, source, layout, dtype, reduction, a, b, c };
+        let Ok(fill) = Fill::from_bytes(kernel, &params.to_bytes()) else { continue };
+        accepted += 1;
+        let len = count.min(next(600));
+        let start = [0, next(count - len + 1), count - len][next(3) as usize];
+        let mut part = vec![0; len as usize * fill.dtype().size()];
+        fill.run(start..start + len, &mut part, &[0x8f; 16]).expect("a part of the fill");
+        assert!(fill.split().chunks() > 0 || count == 0);
+    }
+    assert!(accepted > 500, "{accepted} of them were accepted");
+}

@@ -70,7 +70,7 @@ fn words_and_uniform_numbers_have_the_bits_of_curand() {
     for curand in curand() {
         let words = in_host_order(&curand, 1, |n, draw| Fill::bits(DType::U32, n, draw).expect("valid"));
         assert_eq!(words.map_to_u64(), curand.words);
-        // From 0 to 1, but above 1 nothing is turned back to 0: then the interval is cuRAND's (0, 1].
+        // cuRAND's interval is (0, 1], ours [0, 1): but none of these is 1.
         for (kind, want) in [(DType::F32, &curand.uniform_f32), (DType::F64, &curand.uniform_f64)] {
             let calls = if kind == DType::F64 { 2 } else { 1 };
             let got = in_host_order(&curand, calls, |n, draw| Fill::uniform(kind, n, draw, 0.0, 1.0).expect("valid"));
@@ -157,7 +157,7 @@ fn draws_of_64_bits_put_the_first_word_above_the_second() {
     assert_eq!(first(Fill::whole_numbers(DType::Bool, 1, draw)), i64::from(w0 & 1));
 }
 
-/// The bits of the normal family are a promise: they are the same on every device and in every version.
+/// All bits are a promise: they are the same on every device and in every version.
 #[test]
 fn the_bits_of_every_fill_are_frozen() {
     let digest = |fills: &[Fill]| {
