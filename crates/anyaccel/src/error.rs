@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
+use anyaccel_engine::random::RandomError;
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
 use anyaccel_kernels::KernelError;
 use std::fmt;
@@ -220,42 +221,9 @@ pub enum Error {
     /// A memory pool that can't be entered.
     #[error("{0}")]
     Pool(PoolError),
-    /// A seed that no generator takes.
-    #[error("Seed {seed} is out of range: seeds are from -2^63 to 2^64 - 1.")]
-    SeedRange {
-        /// The seed.
-        seed: i128,
-    },
-    /// Bytes that are no state of a generator.
-    #[error("RNG state is wrong size: expected {expected} bytes (or 8, the seed alone), got {got}.")]
-    RngStateLength {
-        /// How long a state is.
-        expected: usize,
-        /// How long the bytes are.
-        got: usize,
-    },
-    /// An offset that no generator has.
-    #[error("RNG offset {offset} can't be set: offsets are multiples of 4 below 2^63.")]
-    RngOffset {
-        /// The offset.
-        offset: u64,
-    },
-    /// As many states as there are devices were expected.
-    #[error("RNG states for all devices: expected {devices}, one for each device, got {states}.")]
-    RngStates {
-        /// How many states were given.
-        states: usize,
-        /// How many devices there are.
-        devices: usize,
-    },
-    /// A generator was drawn to its end.
-    #[error("The generator is at offset {offset} and has no {words} words left; seed it anew.")]
-    RngExhausted {
-        /// Its offset.
-        offset: u64,
-        /// What was to be drawn.
-        words: u64,
-    },
+    /// A generator that can't do what was asked: a seed, state, offset or layout out of range, or its end.
+    #[error("{0}")]
+    Generator(#[from] RandomError),
     /// Arguments that a distribution does not take.
     #[error("{0}")]
     Random(KernelError),
@@ -407,8 +375,10 @@ impl Error {
             | Self::Overlap { .. }
             | Self::Settings(_)
             | Self::Fraction(_)
-            | Self::SeedRange { .. }
             | Self::Argument { .. } => ErrorClass::Value,
+            Self::Generator(RandomError::Seed { .. } | RandomError::StateCount { .. } | RandomError::Layout { .. }) => {
+                ErrorClass::Value
+            }
             Self::Random(KernelError::RandomDType { .. }) => ErrorClass::NotImplemented,
             Self::Random(_) => ErrorClass::Value,
             Self::OutOfMemory { .. } => ErrorClass::OutOfMemory,

@@ -4,12 +4,12 @@ use super::entropy;
 use super::generator::Generator;
 use super::seed::Seed;
 use super::shared::Snapshot;
-use super::state::State;
 use crate::deferred::DeferKey;
 use crate::device::DeviceArg;
 use crate::error::{Error, Result};
 use crate::local;
 use crate::runtime::Runtime;
+use anyaccel_engine::random::{self as engine, RandomError, State};
 use anyaccel_hal::Absence;
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,8 +25,7 @@ impl Runtime {
     pub(super) fn generator(&self, call: &'static str, device: DeviceArg<'_>) -> Result<&Generator> {
         let ordinal = self.resolve(call, device)?;
         let generators = &self.live(call)?.generators;
-        let out_of_range =
-            || Error::IndexOutOfRange { index: ordinal.into(), count: Some(generators.len() as u32) };
+        let out_of_range = || Error::IndexOutOfRange { index: ordinal.into(), count: Some(generators.len() as u32) };
         generators.get(ordinal as usize).ok_or_else(out_of_range)
     }
 
@@ -89,11 +88,11 @@ impl Runtime {
     /// [`torch.cuda.manual_seed`](https://pytorch.org/docs/stable/generated/torch.cuda.manual_seed.html)
     ///
     /// # Errors
-    /// [`Error::SeedRange`]; nothing has changed then.
+    /// [`Error::Generator`] for a seed that 64 bits can't hold; nothing has changed then. [`Error::DeferredFull`].
     #[track_caller]
     pub fn manual_seed(&self, seed: impl Into<Seed>) -> Result<()> {
-        let seed = seed.into().get()?;
-        self.reseed(Some(local::device(self.core.key())), seed, true)
+        let seed = seed.into().check()?;
+        self.replace_generator(Some(local::device(self.core.key())), seeded(seed))
     }
 
     /// Seeds the default generators of all devices alike. Starts nothing, as [`Runtime::manual_seed`].
@@ -103,7 +102,8 @@ impl Runtime {
     /// As there.
     #[track_caller]
     pub fn manual_seed_all(&self, seed: impl Into<Seed>) -> Result<()> {
-        self.reseed(None, seed.into().get()?, true)
+        let seed = seed.into().check()?;
+        self.replace_generator(None, seeded(seed))
     }
 
     /// Draws a random seed, for the default generator of the device that is current on this thread now, and returns it.
@@ -114,9 +114,9 @@ impl Runtime {
     /// [`Error::DeferredFull`].
     #[track_caller]
     pub fn seed(&self) -> Result<u64> {
-        let seed = entropy::seed();
-        self.reseed(Some(local::device(self.core.key())), seed, false)?;
-        Ok(seed)
+        let drawn = engine::Generator::from_entropy(entropy::bits());
+        self.replace_generator(Some(local::device(self.core.key())), Snapshot::of(&drawn))?;
+        Ok(drawn.initial_seed())
     }
 
     /// Draws one random seed for the default generators of all devices, and returns it. Starts nothing, as
@@ -127,15 +127,9 @@ impl Runtime {
     /// [`Error::DeferredFull`].
     #[track_caller]
     pub fn seed_all(&self) -> Result<u64> {
-        let seed = entropy::seed();
-        self.reseed(None, seed, false)?;
-        Ok(seed)
-    }
-
-    #[track_caller]
-    fn reseed(&self, device: Option<u32>, seed: u64, chosen: bool) -> Result<()> {
-        let state = Snapshot { seed, offset: 0, chosen };
-        self.change(GENERATOR, device, Some(state), move |generator| generator.replace(state))
+        let drawn = engine::Generator::from_entropy(entropy::bits());
+        self.replace_generator(None, Snapshot::of(&drawn))?;
+        Ok(drawn.initial_seed())
     }
 
     /// Sets the state of a device's default generator. Starts nothing, as [`Runtime::manual_seed`].
@@ -146,41 +140,30 @@ impl Runtime {
     #[track_caller]
     pub fn set_rng_state<'a>(&self, state: State, device: impl Into<DeviceArg<'a>>) -> Result<()> {
         let Some(ordinal) = self.named("set_rng_state", device.into())? else { return Ok(()) };
-        let state = Snapshot { seed: state.seed(), offset: state.offset(), chosen: true };
-        self.change(GENERATOR, Some(ordinal), Some(state), move |generator| generator.replace(state))
+        self.replace_generator(Some(ordinal), restored(state))
     }
 
     /// Sets the states of all devices' default generators. Starts nothing, as [`Runtime::manual_seed`].
     /// [`torch.cuda.set_rng_state_all`](https://pytorch.org/docs/stable/generated/torch.cuda.set_rng_state_all.html)
     ///
     /// # Errors
-    /// [`Error::RngStates`] unless there are as many states as devices; where only starting counts the devices, the call
+    /// [`Error::Generator`] unless there are as many states as devices; where only starting counts the devices, the call
     /// that starts the runtime reports it.
     #[track_caller]
     pub fn set_rng_state_all(&self, states: &[State]) -> Result<()> {
-        let right = |devices: usize| {
-            if states.len() == devices { Ok(()) } else { Err(Error::RngStates { states: states.len(), devices }) }
-        };
         match self.known_count("set_rng_state_all") {
             Some(0) => return Ok(()),
-            Some(devices) => right(devices as usize)?,
+            Some(devices) => same_count(states.len(), devices as usize)?,
             None => {}
         }
-        let states: Vec<Snapshot> = states
-            .iter()
-            .map(|state| Snapshot { seed: state.seed(), offset: state.offset(), chosen: true })
-            .collect();
-        self.note_waiting(|seeds| {
-            for (device, state) in (0..).zip(&states) {
-                seeds.note(Some(device), Some(state.seed));
-            }
-        });
+        let states: Vec<Snapshot> = states.iter().copied().map(restored).collect();
+        for (device, &state) in (0..).zip(&states) {
+            self.note_waiting(Some(device), state);
+        }
         self.lazy_call_keyed(DeferKey { slot: GENERATOR, device: None }, move |runtime| {
             let generators = &runtime.live("set_rng_state_all")?.generators;
-            if generators.len() != states.len() {
-                return Err(Error::RngStates { states: states.len(), devices: generators.len() });
-            }
-            generators.iter().zip(states).for_each(|(generator, state)| generator.replace(state));
+            same_count(states.len(), generators.len())?;
+            generators.iter().zip(states).for_each(|(generator, state)| generator.restore(state));
             Ok(())
         })
     }
@@ -188,14 +171,14 @@ impl Runtime {
     /// Sets the offset of a device's default generator and leaves its seed. Starts nothing, as [`Runtime::manual_seed`].
     ///
     /// # Errors
-    /// [`Error::RngOffset`] unless it is a multiple of 4 below 2^63; those of the device argument.
+    /// [`Error::Generator`] unless it is a multiple of 4 from 0 to 2^63 - 4; those of the device argument.
     #[track_caller]
-    pub fn set_rng_state_offset<'a>(&self, offset: u64, device: impl Into<DeviceArg<'a>>) -> Result<()> {
-        let offset = State::new(0, offset)?.offset();
-        let Some(ordinal) = self.named("set_rng_state_offset", device.into())? else { return Ok(()) };
-        self.change(OFFSET, Some(ordinal), None, move |generator| {
-            let state = generator.snapshot();
-            generator.replace(Snapshot { offset, ..state });
+    pub fn set_rng_state_offset<'a>(&self, offset: impl Into<i128>, device: impl Into<DeviceArg<'a>>) -> Result<()> {
+        let (call, offset) = ("set_rng_state_offset", offset.into());
+        engine::Generator::new().set_offset(offset)?;
+        let Some(ordinal) = self.named(call, device.into())? else { return Ok(()) };
+        self.lazy_call_keyed(DeferKey { slot: OFFSET, device: Some(ordinal) }, move |runtime| {
+            runtime.generator(call, ordinal.into())?.set_offset(offset)
         })
     }
 
@@ -220,39 +203,30 @@ impl Runtime {
         let call = "fork_rng";
         let generators: Vec<&Generator> = match devices {
             None => self.generators(call)?.iter().collect(),
-            Some(devices) => {
-                devices.iter().map(|&device| self.generator(call, device)).collect::<Result<_>>()?
-            }
+            Some(devices) => devices.iter().map(|&device| self.generator(call, device)).collect::<Result<_>>()?,
         };
         let before = generators.into_iter().map(|generator| (generator.clone(), generator.snapshot())).collect();
         Ok(RngGuard { before, _not_send: PhantomData })
     }
 
-    /// Changes the default generators of a device or of all, now or once the runtime has started.
+    /// Replaces the default generator of a device, or of all, now or once the runtime has started.
     #[track_caller]
-    fn change(
-        &self,
-        slot: u32,
-        device: Option<u32>,
-        becomes: Option<Snapshot>,
-        change: impl Fn(&Generator) + Send + 'static,
-    ) -> Result<()> {
-        if let Some(state) = becomes {
-            self.note_waiting(|seeds| seeds.note(device, state.chosen.then_some(state.seed)));
-        }
-        self.lazy_call_keyed(DeferKey { slot, device }, move |runtime| {
+    fn replace_generator(&self, device: Option<u32>, state: Snapshot) -> Result<()> {
+        let call = "manual_seed";
+        self.note_waiting(device, state);
+        self.lazy_call_keyed(DeferKey { slot: GENERATOR, device }, move |runtime| {
             match device {
-                Some(ordinal) => change(runtime.generator("manual_seed", ordinal.into())?),
-                None => runtime.live("manual_seed_all")?.generators.iter().for_each(change),
+                Some(ordinal) => runtime.generator(call, ordinal.into())?.restore(state),
+                None => runtime.live(call)?.generators.iter().for_each(|generator| generator.restore(state)),
             }
             Ok(())
         })
     }
 
     /// Tells children that are forked before the start.
-    fn note_waiting(&self, note: impl FnOnce(&super::inherit::Seeds)) {
+    fn note_waiting(&self, device: Option<u32>, state: Snapshot) {
         if self.core.global && self.core.started().is_none() && self.core.current() {
-            note(&self.core.seeds);
+            self.core.seeds.note(device, state);
         }
     }
 
@@ -287,6 +261,22 @@ impl Runtime {
     }
 }
 
+fn seeded(seed: engine::Seed) -> Snapshot {
+    let mut generator = engine::Generator::new();
+    generator.manual_seed(seed);
+    Snapshot::of(&generator)
+}
+
+fn restored(state: State) -> Snapshot {
+    let mut generator = engine::Generator::new();
+    generator.set_state(state);
+    Snapshot::of(&generator)
+}
+
+fn same_count(given: usize, expected: usize) -> Result<()> {
+    if given == expected { Ok(()) } else { Err(RandomError::StateCount { given, expected }.into()) }
+}
+
 /// Restores the states of default generators when dropped. From [`Runtime::fork_rng`].
 #[must_use = "the states are restored when the guard is dropped"]
 pub struct RngGuard {
@@ -303,7 +293,7 @@ impl fmt::Debug for RngGuard {
 impl Drop for RngGuard {
     fn drop(&mut self) {
         for (generator, state) in &self.before {
-            generator.replace(*state);
+            generator.restore(*state);
         }
     }
 }

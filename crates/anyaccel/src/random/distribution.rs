@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use anyaccel_hal::DType;
-use anyaccel_kernels::random::{self as kernels, Draw, Fill, Source};
+use anyaccel_kernels::random::{Draw, Fill, Layout, Source};
 
 /// What elements are drawn from. `anyaccel_kernels::random` defines each to the bit.
 ///
@@ -78,7 +78,6 @@ impl Distribution {
 
     /// The fill, from a place in the sequence that is still to be chosen.
     pub(super) fn fill(self, dtype: DType, count: u64, layout: Layout) -> Result<Fill> {
-        let layout = layout.of(count)?;
         let draw = Draw { source: Source::Value { seed: 0, offset: 0 }, layout };
         let fill = match self {
             Self::Bits => Fill::bits(dtype, count, draw),
@@ -93,46 +92,5 @@ impl Distribution {
             Self::Permutation => Fill::permutation(dtype, count, draw),
         };
         fill.map_err(Error::Random)
-    }
-}
-
-/// Which element takes which part of the sequence.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Layout {
-    /// An element depends on seed, offset and its index alone: the same on every device.
-    #[default]
-    Portable,
-    /// The order of PyTorch's CUDA kernels on a device of this size, so that uniform numbers, integers and Bernoulli
-    /// trials have the bits of `torch.cuda`, and the others come within 1e-5 of a standard deviation.
-    TorchCuda {
-        /// `multi_processor_count` of `torch.cuda.get_device_properties`.
-        multiprocessors: u32,
-        /// `max_threads_per_multi_processor` of the same, at least 256.
-        threads_per_multiprocessor: u32,
-    },
-}
-
-impl Layout {
-    /// PyTorch's launch: blocks of 256 threads, one for each 256 elements, but no more than are on the device at once.
-    fn of(self, count: u64) -> Result<kernels::Layout> {
-        let Self::TorchCuda { multiprocessors, threads_per_multiprocessor } = self else {
-            return Ok(kernels::Layout::Portable);
-        };
-        let at_once = u64::from(multiprocessors) * u64::from(threads_per_multiprocessor / 256);
-        if at_once == 0 {
-            return Err(Error::Argument {
-                argument: "layout",
-                reason: format!(
-                    "torch-cuda with {multiprocessors} multiprocessors of {threads_per_multiprocessor} threads has no \
-                     room for a block of 256 threads; name at least 1 and 256"
-                ),
-            });
-        }
-        let blocks = count.div_ceil(256).clamp(1, at_once);
-        let blocks = u32::try_from(blocks).map_err(|_| Error::Argument {
-            argument: "layout",
-            reason: format!("torch-cuda with {blocks} blocks; a launch has at most {}", u32::MAX),
-        })?;
-        Ok(kernels::Layout::TorchCuda { blocks })
     }
 }

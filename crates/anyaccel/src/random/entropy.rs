@@ -2,12 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// 53 random bits: what a generator is seeded with when nobody seeds it. As many as a float64 holds without rounding.
-pub(super) fn seed() -> u64 {
-    bits() >> 11
-}
-
-fn bits() -> u64 {
+/// 64 random bits.
+pub(super) fn bits() -> u64 {
     let mut bytes = [0_u8; 8];
     // SAFETY: POSIX getentropy writes as many bytes as it is told, at most 256, and the array has them.
     let status = unsafe { libc::getentropy(bytes.as_mut_ptr().cast(), bytes.len()) };
@@ -31,14 +27,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seeds_have_53_bits_and_differ() {
-        let seeds: Vec<u64> = (0..64).map(|_| seed()).collect();
-        assert!(seeds.iter().all(|&seed| seed < 1 << 53));
-        assert!(seeds.iter().fold(0, |any, seed| any | seed) > 1 << 51, "the upper bits are used");
-        let mut distinct = seeds.clone();
+    fn numbers_use_all_bits_and_differ() {
+        let numbers: Vec<u64> = (0..64).map(|_| bits()).collect();
+        assert_eq!(numbers.iter().fold(0, |any, bits| any | bits), u64::MAX);
+        let mut distinct = numbers.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        assert_eq!(distinct.len(), seeds.len());
+        assert_eq!(distinct.len(), numbers.len());
         assert_ne!(makeshift(), 0);
     }
 }

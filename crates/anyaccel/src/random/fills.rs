@@ -1,6 +1,6 @@
 //! Fills with random numbers, in stream order.
 
-use super::distribution::{Distribution, Layout};
+use super::distribution::Distribution;
 use super::generator::Generator;
 use crate::buffer::BufferSlice;
 use crate::error::{Error, Result};
@@ -8,9 +8,9 @@ use crate::port::{LaunchPart, Part, Port};
 use crate::stream::Stream;
 use crate::typed::{Element, TypedBuffer, TypedSlice};
 use crate::work::usable;
+use anyaccel_engine::random::{Layout, Plan};
 use anyaccel_hal::{DType, Launch};
-use anyaccel_kernels::Builtin;
-use anyaccel_kernels::random::{Fill, Source};
+use anyaccel_kernels::random::{self as kernels, Fill, Source};
 use std::sync::Arc;
 
 /// Where the numbers of a fill come from.
@@ -43,8 +43,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Random`] for arguments that the distribution does not take, or a type that it has no elements of;
-    /// [`Error::Length`] if the buffer has no whole number of elements; [`Error::Argument`] for a layout without threads;
-    /// [`Error::RngExhausted`]; the generator has not moved then. [`Error::ForeignRuntime`], [`Error::ForeignDevice`]; the
+    /// [`Error::Length`] if the buffer has no whole number of elements; [`Error::Generator`] for a layout without threads
+    /// or a sequence that ends. The generator has not moved then. [`Error::ForeignRuntime`], [`Error::ForeignDevice`]; the
     /// driver's.
     pub fn random(
         &self,
@@ -61,20 +61,39 @@ impl Stream {
         if whole != dst.len() {
             return Err(Error::Length { what: "a random fill of whole elements", expected: whole, got: dst.len() });
         }
-        let fill = distribution.fill(dtype, count, options.layout)?;
+        // Of one block, to learn what its parts have in common, and whether the arguments are good.
+        let sample = match options.layout {
+            Layout::Portable => kernels::Layout::Portable,
+            Layout::TorchCuda { .. } => kernels::Layout::TorchCuda { blocks: 1 },
+        };
+        let sample = distribution.fill(dtype, count, sample)?;
+        let plan = Plan::new(options.layout, count, sample.per_call(), dtype.size() as u64)?;
         let Some(to) = dst.part()? else { return Ok(()) };
         let generator = match options.generator {
             Some(generator) => generator,
             None => self.runtime.generator(call, self.device_index().into())?,
         };
-        let from = generator.take(words(&fill))?;
-        let fill = fill.with_source(Source::Value { seed: from.seed(), offset: from.offset() });
-        let nothing = Part { len: 0, ..to };
+        let start = generator.draw(&plan)?;
+        let size = dtype.size() as u64;
+        for part in plan.parts() {
+            let count = part.elements.end - part.elements.start;
+            let layout = part.blocks.map_or(kernels::Layout::Portable, |blocks| kernels::Layout::TorchCuda { blocks });
+            let source = Source::Value { seed: start.seed(), offset: start.offset() + part.offset };
+            let fill = distribution.fill(dtype, count, layout)?.with_source(source);
+            let to = Part { offset: to.offset + part.elements.start * size, len: count * size, ..to };
+            self.random_part(call, port, to, fill)?;
+        }
+        Ok(())
+    }
+
+    /// One launch of a fill, or what stands for it.
+    fn random_part(&self, call: &'static str, port: &Arc<Port>, to: Part<'_>, fill: Fill) -> Result<()> {
         match usable(port, fill.kernel(), &[to]) {
-            Some(kernel) if port.info().dtypes.contains(dtype) => {
+            Some(kernel) if port.info().dtypes.contains(fill.dtype()) => {
                 let launch = Launch::linear(fill.split().chunks(), 1);
                 let params = fill.params().to_bytes();
-                let args = [LaunchPart::Part(to), LaunchPart::Part(nothing), LaunchPart::Bytes(&params)];
+                // Seed and offset are among the parameters: the cell may be any place.
+                let args = [LaunchPart::Part(to), LaunchPart::Part(to), LaunchPart::Bytes(&params)];
                 // SAFETY: H15: the arguments are those of the built-in's documented layout; its cell is not read.
                 unsafe { port.launch(call, &self.lane, kernel, launch, &args) }
             }
@@ -122,16 +141,4 @@ impl<T: Element> TypedBuffer<T> {
     pub fn random(&self, stream: &Stream, distribution: Distribution, options: &Options<'_>) -> Result<()> {
         self.all().random(stream, distribution, options)
     }
-}
-
-/// How many words of the sequence a fill takes, a multiple of 4: all that any of its threads may call for.
-fn words(fill: &Fill) -> u64 {
-    use anyaccel_kernels::random::{Layout, permutation};
-    let (count, per_call) = (fill.params().count, fill.per_call());
-    let calls = match fill.draw().layout {
-        _ if fill.kernel() == Builtin::RandomPermutation && count > permutation::SMALL => 8,
-        Layout::Portable => count.div_ceil(per_call),
-        Layout::TorchCuda { blocks } => count.div_ceil(256 * u64::from(blocks) * per_call),
-    };
-    4 * calls
 }

@@ -3,9 +3,9 @@
 use super::entropy;
 use super::seed::Seed;
 use super::shared::{Shared, Snapshot};
-use super::state::State;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fork;
+use anyaccel_engine::random::{self as engine, Plan, State};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ pub struct Generator {
 
 impl fmt::Debug for Generator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Snapshot { seed, offset, .. } = self.shared.read();
-        f.debug_struct("Generator").field("seed", &seed).field("offset", &offset).finish()
+        let state = self.state();
+        f.debug_struct("Generator").field("seed", &state.seed()).field("offset", &state.offset()).finish()
     }
 }
 
@@ -50,90 +50,94 @@ impl Default for Generator {
 
 impl Generator {
     /// The seed of a new generator, PyTorch's.
-    pub const DEFAULT_SEED: u64 = 67_280_421_310_721;
+    pub const DEFAULT_SEED: u64 = engine::DEFAULT_SEED;
 
     /// A generator with the seed [`Generator::DEFAULT_SEED`].
     pub fn new() -> Self {
-        Self::from_snapshot(Snapshot { seed: Self::DEFAULT_SEED, offset: 0, chosen: true })
+        Self::share(&engine::Generator::new())
     }
 
     /// A generator with a seed.
     ///
     /// # Errors
-    /// [`Error::SeedRange`].
+    /// [`Error::Generator`](crate::Error::Generator) for a seed that 64 bits can't hold.
     pub fn seeded(seed: impl Into<Seed>) -> Result<Self> {
-        let seed = seed.into().get()?;
-        Ok(Self::from_snapshot(Snapshot { seed, offset: 0, chosen: true }))
+        let seed = seed.into().check()?;
+        let mut generator = engine::Generator::new();
+        generator.manual_seed(seed);
+        Ok(Self::share(&generator))
     }
 
-    /// The default generator of a device: with the seed that the parent process chose, if one did.
-    pub(crate) fn of_device(inherited: Option<u64>) -> Self {
-        let seed = inherited.unwrap_or_else(entropy::seed);
-        Self::from_snapshot(Snapshot { seed, offset: 0, chosen: inherited.is_some() })
+    /// The default generator of a device, made from what the parent process left if it left one.
+    pub(crate) fn of_device(left: Option<Snapshot>) -> Self {
+        let bits = entropy::bits();
+        let fresh = || engine::Generator::from_entropy(bits);
+        Self::share(&left.map_or_else(fresh, |left| left.generator().in_child(bits)))
     }
 
-    fn from_snapshot(state: Snapshot) -> Self {
+    fn share(generator: &engine::Generator) -> Self {
         fork::install();
-        Self { shared: Arc::new(Shared::new(state)) }
+        Self { shared: Arc::new(Shared::new(Snapshot::of(generator))) }
     }
 
     /// Seeds it; the offset becomes 0.
     ///
     /// # Errors
-    /// [`Error::SeedRange`]; nothing has changed then.
+    /// [`Error::Generator`](crate::Error::Generator) for a seed that 64 bits can't hold; nothing has changed then.
     pub fn manual_seed(&self, seed: impl Into<Seed>) -> Result<()> {
-        let seed = seed.into().get()?;
-        self.replace(Snapshot { seed, offset: 0, chosen: true });
+        let seed = seed.into().check()?;
+        self.change(|generator| generator.manual_seed(seed));
         Ok(())
     }
 
     /// Seeds it with 53 random bits, and returns them.
     pub fn seed(&self) -> u64 {
-        let seed = entropy::seed();
-        self.replace(Snapshot { seed, offset: 0, chosen: false });
-        seed
+        let bits = entropy::bits();
+        self.change(|generator| generator.seed(bits))
     }
 
     /// The seed.
     pub fn initial_seed(&self) -> u64 {
-        self.shared.read().seed
+        self.state().seed()
     }
 
-    /// How far the sequence was drawn, a multiple of 4: each call of Philox gives four words.
+    /// How far the sequence was drawn, in words of 32 bits; a multiple of 4.
     pub fn offset(&self) -> u64 {
-        self.shared.read().offset
+        self.state().offset()
     }
 
     /// Goes to a place in the sequence.
     ///
     /// # Errors
-    /// [`Error::RngOffset`] unless it is a multiple of 4 below 2^63; nothing has changed then.
-    pub fn set_offset(&self, offset: u64) -> Result<()> {
-        let offset = State::new(0, offset)?.offset();
-        self.shared.change(|state| state.offset = offset);
-        Ok(())
+    /// [`Error::Generator`](crate::Error::Generator) unless it is a multiple of 4 from 0 to 2^63 - 4; nothing has changed then.
+    pub fn set_offset(&self, offset: impl Into<i128>) -> Result<()> {
+        let offset = offset.into();
+        Ok(self.change(|generator| generator.set_offset(offset))?)
     }
 
     /// Seed and offset.
     pub fn state(&self) -> State {
-        let Snapshot { seed, offset, .. } = self.shared.read();
-        State::of(seed, offset)
+        self.shared.read().generator().state()
     }
 
     /// Sets seed and offset.
     pub fn set_state(&self, state: State) {
-        self.replace(Snapshot { seed: state.seed(), offset: state.offset(), chosen: true });
+        self.change(|generator| generator.set_state(state));
     }
 
-    /// Takes the next part of the sequence, `words` long (a multiple of 4), and returns where it begins.
-    pub(super) fn take(&self, words: u64) -> Result<State> {
-        self.shared.change(|state| {
-            let taken = State::of(state.seed, state.offset);
-            match state.offset.checked_add(words).filter(|&after| after < 1 << 63) {
-                Some(after) => state.offset = after,
-                None => return Err(Error::RngExhausted { offset: state.offset, words }),
-            }
-            Ok(taken)
+    /// Takes what a fill needs of the sequence, and returns where it begins.
+    #[inline]
+    pub(super) fn draw(&self, plan: &Plan) -> Result<State> {
+        Ok(self.change(|generator| generator.draw(plan))?)
+    }
+
+    #[inline]
+    fn change<T>(&self, change: impl FnOnce(&mut engine::Generator) -> T) -> T {
+        self.shared.change(|snapshot| {
+            let mut generator = snapshot.generator();
+            let result = change(&mut generator);
+            *snapshot = Snapshot::of(&generator);
+            result
         })
     }
 
@@ -141,11 +145,11 @@ impl Generator {
         self.shared.read()
     }
 
-    pub(super) fn replace(&self, state: Snapshot) {
-        self.shared.change(|current| *current = state);
+    pub(super) fn restore(&self, snapshot: Snapshot) {
+        self.shared.change(|current| *current = snapshot);
     }
 
-    /// What it was when this process was forked, in which it was made.
+    /// What it was when this process was forked from the one that made it.
     pub(super) fn left_by_parent(&self) -> Snapshot {
         self.shared.left_by_parent()
     }

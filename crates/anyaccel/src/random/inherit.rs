@@ -24,8 +24,7 @@ struct Chosen {
     device: Option<u32>,
     /// Rises with each choice.
     turn: u64,
-    /// None: a seed that nobody chose.
-    seed: Option<u64>,
+    generator: Snapshot,
 }
 
 /// A list that only grows. A lock is taken for adding alone: reading an entry that is being added finds none.
@@ -48,10 +47,10 @@ impl Seeds {
         Self { inherited, turn: AtomicU64::new(turn), chosen: Chain::new() }
     }
 
-    /// Notes a seed that waits for the start; `None` for one that nobody chose. Of all devices if none is named.
-    pub(super) fn note(&self, device: Option<u32>, seed: Option<u64>) {
+    /// Notes what a generator becomes at the start. Of all devices if none is named.
+    pub(super) fn note(&self, device: Option<u32>, becomes: Snapshot) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) + 1;
-        let state = Snapshot { seed: seed.unwrap_or(0), offset: turn, chosen: seed.is_some() };
+        let state = Snapshot { offset: turn, ..becomes };
         let mut chain = &self.chosen;
         loop {
             match chain.get() {
@@ -69,10 +68,10 @@ impl Seeds {
         }
     }
 
-    /// The seed that a device of this process starts with, if its parent chose one.
-    pub(crate) fn inherited(&self, device: u32) -> Option<u64> {
+    /// What the parent left of a device's generator, without the offset.
+    pub(crate) fn inherited(&self, device: u32) -> Option<Snapshot> {
         let of_device = self.inherited.iter().filter(|chosen| chosen.device.is_none_or(|own| own == device));
-        of_device.max_by_key(|chosen| chosen.turn)?.seed
+        of_device.max_by_key(|chosen| chosen.turn).map(|chosen| chosen.generator)
     }
 }
 
@@ -81,23 +80,20 @@ fn left_by(parent: &Core) -> Vec<Chosen> {
     // SAFETY: null or what the process-wide core has published, which is never freed.
     if let Some(live) = unsafe { parent.live.load(Ordering::Acquire).as_ref() } {
         let states = live.generators.iter().map(super::Generator::left_by_parent);
-        let chosen = |(device, state): (u32, Snapshot)| Chosen {
-            device: Some(device),
-            turn: 0,
-            seed: state.chosen.then_some(state.seed),
-        };
+        let chosen =
+            |(device, state): (u32, Snapshot)| Chosen { device: Some(device), turn: 0, generator: without(state) };
         return (0..).zip(states).map(chosen).collect();
     }
     let mut seeds = parent.seeds.inherited.clone();
     let mut chain = &parent.seeds.chosen;
     while let Some(link) = chain.get() {
         let state = link.state.left_by_parent();
-        seeds.push(Chosen {
-            device: link.device,
-            turn: state.offset,
-            seed: state.chosen.then_some(state.seed),
-        });
+        seeds.push(Chosen { device: link.device, turn: state.offset, generator: without(state) });
         chain = &link.next;
     }
     seeds
+}
+
+fn without(state: Snapshot) -> Snapshot {
+    Snapshot { offset: 0, ..state }
 }

@@ -41,15 +41,14 @@ mod generator;
 mod inherit;
 mod seed;
 mod shared;
-mod state;
 
+pub use anyaccel_engine::random::{Layout, RandomError, State};
 pub use defaults::RngGuard;
-pub use distribution::{Distribution, Layout};
+pub use distribution::Distribution;
 pub use fills::Options;
 pub use generator::Generator;
 pub(crate) use inherit::Seeds;
 pub use seed::Seed;
-pub use state::State;
 
 use crate::device::DeviceArg;
 use crate::error::Result;
@@ -146,7 +145,7 @@ pub fn set_rng_state_all(states: &[State]) -> Result<()> {
 /// # Errors
 /// As there.
 #[track_caller]
-pub fn set_rng_state_offset<'a, D: Into<DeviceArg<'a>>>(offset: u64, device: D) -> Result<()> {
+pub fn set_rng_state_offset<'a, D: Into<DeviceArg<'a>>>(offset: impl Into<i128>, device: D) -> Result<()> {
     Runtime::global().set_rng_state_offset(offset, device)
 }
 

@@ -1,6 +1,7 @@
 //! Seeds as callers give them.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use anyaccel_engine::random as engine;
 
 /// A seed: from -2^63 to 2^64 - 1, taken modulo 2^64, so that -1 and 2^64 - 1 are the same. Made from any integer;
 /// whether it is in the range is checked by whoever takes it.
@@ -18,21 +19,9 @@ use crate::error::{Error, Result};
 pub struct Seed(i128);
 
 impl Seed {
-    /// The smallest seed, -2^63.
-    pub const MIN: i128 = i64::MIN as i128;
-    /// The largest seed, 2^64 - 1.
-    pub const MAX: i128 = u64::MAX as i128;
-
-    /// Modulo 2^64.
-    ///
-    /// # Errors
-    /// [`Error::SeedRange`].
-    pub fn get(self) -> Result<u64> {
-        if (Self::MIN..=Self::MAX).contains(&self.0) {
-            Ok(self.0 as u64)
-        } else {
-            Err(Error::SeedRange { seed: self.0 })
-        }
+    /// The seed, if it is in the range.
+    pub(super) fn check(self) -> Result<engine::Seed> {
+        Ok(engine::Seed::new(self.0)?)
     }
 }
 
@@ -49,6 +38,12 @@ from_integer!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
 
 impl From<usize> for Seed {
     fn from(seed: usize) -> Self {
+        Self(seed as i128)
+    }
+}
+
+impl From<isize> for Seed {
+    fn from(seed: isize) -> Self {
         Self(seed as i128)
     }
 }

@@ -10,17 +10,35 @@
 //!   place is overwritten.
 
 use crate::fork;
+use anyaccel_engine::random::{Generator, Seed};
 use std::hint;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 /// What a generator is at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     pub(super) seed: u64,
     pub(super) offset: u64,
     /// Whether somebody chose the seed; a forked child then starts from it, else from one of its own.
     pub(super) chosen: bool,
+}
+
+impl Snapshot {
+    pub(super) fn of(generator: &Generator) -> Self {
+        let state = generator.state();
+        Self { seed: state.seed(), offset: state.offset(), chosen: generator.is_chosen() }
+    }
+
+    pub(super) fn generator(self) -> Generator {
+        let mut generator = Generator::from_entropy(self.seed);
+        if self.chosen {
+            generator.manual_seed(Seed::from(self.seed));
+        }
+        // The offset is a generator's, so it is a good one.
+        let _good = generator.set_offset(self.offset.into());
+        generator
+    }
 }
 
 #[derive(Default)]
