@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 0, allow_hyphen_values = true)]
     seed: i128,
 
-    /// Where in the sequence to begin, a multiple of 4
+    /// Where to begin, a multiple of 4
     #[arg(long, value_name = "O", default_value_t = 0, allow_hyphen_values = true)]
     offset: i128,
 
@@ -72,7 +72,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u64).range(0..=MOST))]
     count: u64,
 
-    /// portable, torch-cuda or torch-cuda:MULTIPROCESSORSxTHREADS
+    /// portable or torch-cuda[:SIZE]
     #[arg(long, value_name = "L", default_value = "portable", value_parser = layout)]
     layout: Layout,
 
