@@ -14,11 +14,12 @@ mod memory;
 mod order;
 mod programs;
 mod progress;
+mod random;
 mod threads;
 mod time;
 mod wait_host;
 
-pub(crate) use face::{Bent, asked};
+pub(crate) use face::{Bent, READS, SETTERS, asked};
 
 use crate::case::Case;
 
@@ -34,6 +35,7 @@ const TABLE: &[&[Case]] = &[
     programs::CASES,
     kernels::CASES,
     builtins::CASES,
+    random::CASES,
     time::CASES,
     threads::CASES,
     capabilities::CASES,

@@ -10,10 +10,12 @@ mod fork;
 mod functions;
 mod guards;
 mod life;
+mod random;
 mod starting;
 mod streams;
 
 pub(crate) use bent::Bent;
+pub(crate) use random::{READS, SETTERS};
 
 use crate::case::{Case, Outcome, Stop};
 use crate::env::Env;
@@ -33,6 +35,7 @@ pub(super) const TABLE: &[&[Case]] = &[
     copies::CASES,
     functions::CASES,
     deferred::CASES,
+    random::CASES,
     life::CASES,
     fork::CASES,
 ];
