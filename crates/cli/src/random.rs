@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "L", default_value = "portable", value_parser = layout)]
     layout: Layout,
 
-    /// Type of the numbers [default: float32, or int64, or uint32]
+    /// Type of the numbers [default: float32, int64, uint32]
     #[arg(long, value_name = "T", value_parser = dtype)]
     dtype: Option<DType>,
 
