@@ -27,7 +27,8 @@ torch-cuda alone means: the fill of a generator with that seed and offset.
 Distributions and what they take:
   bits                integers
   uniform             floats; --from, below --to
-  normal, log-normal  floats; --mean, --std
+  normal              floats; --mean, --std
+  log-normal          floats; --mean, --std of the logarithms
   exponential         floats; --lambda
   geometric           floats, integers; --p
   bernoulli           floats, integers, bool; --p
@@ -88,11 +89,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     to: Option<String>,
 
-    /// Mean, of the logarithms if log-normal [default: 0]
+    /// Mean [default: 0]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     mean: Option<f64>,
 
-    /// Standard deviation, of the logarithms if log-normal [default: 1]
+    /// Standard deviation [default: 1]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     std: Option<f64>,
 
