@@ -7,5 +7,8 @@
 #![forbid(unsafe_code)]
 
 pub mod alloc;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 pub mod pinned;
 pub mod random;
