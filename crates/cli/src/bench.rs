@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
 
 /// The row of a table whose later rows are not known yet.
 fn line([name, ours, textbook, ratio, goal]: [String; 5], verdict: &str) -> String {
-    let line = format!("{name:<39} {ours:>11} {textbook:>8} {ratio:>6} {goal:>4} {verdict}");
+    let line = format!("{name:<38} {ours:>13} {textbook:>8} {ratio:>6} {goal:>4} {verdict}");
     format!("{}\n", line.trim_end())
 }
 

@@ -351,7 +351,7 @@ pub fn memory(effort: Effort, row: &mut dyn FnMut(Row)) {
     let flat = least(effort.of(40), 10_000, 1, || {
         black_box(recorded.stats().values());
     });
-    row(ns("memory_stats, the values of the flat keys", flat, None, 200.0));
+    row(ns("memory_stats, values of the flat keys", flat, None, 200.0));
 
     for (name, size) in [
         ("bookkeeping of live blocks of 512 B", 512u64),
