@@ -10,7 +10,10 @@ mod fork;
 mod functions;
 mod guards;
 mod life;
+mod limits;
+mod memory;
 mod random;
+mod reuse;
 mod starting;
 mod streams;
 
@@ -33,6 +36,9 @@ pub(super) const TABLE: &[&[Case]] = &[
     streams::CASES,
     events::CASES,
     copies::CASES,
+    memory::CASES,
+    limits::CASES,
+    reuse::CASES,
     functions::CASES,
     deferred::CASES,
     random::CASES,
