@@ -6,6 +6,8 @@ use crate::case::{Capability, Case, Outcome, errs, expect, same, same_bytes};
 use crate::env::Env;
 use crate::lab::Hold;
 use anyaccel::{Error, EventOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -33,10 +35,12 @@ pub(super) const CASES: &[Case] = &[
         .needs(GROWS),
 ];
 
-/// Lets a hold go after a while, on another thread.
-fn release_later(hold: Hold) -> thread::JoinHandle<Outcome> {
+/// Lets a hold go after a while, on another thread, and notes that first.
+fn release_later(hold: Hold, gone: &Arc<AtomicBool>) -> thread::JoinHandle<Outcome> {
+    let gone = gone.clone();
     thread::spawn(move || {
         thread::sleep(Duration::from_millis(30));
+        gone.store(true, Ordering::SeqCst);
         hold.release()
     })
 }
@@ -54,9 +58,12 @@ fn pending_block(env: &Env, settings: &str) -> Outcome {
     let hold = face.hold(&side)?;
     side.fill(&x.slice(..64)?, &[1])?;
     drop(x);
-    let released = release_later(hold);
+    let gone = Arc::default();
+    let released = release_later(hold, &gone);
     let again = runtime.alloc(40 * MIB);
+    let early = !gone.load(Ordering::SeqCst);
     super::join(released.join())?;
+    same("scenario.1", "whether it came before the work had ended", early, false)?;
     same("scenario.1", "the address of what was waited for", again?.address(), address)?;
     same("scenario.1", "what is held in the end", runtime.memory_reserved(())?, 60 * MIB)?;
     let counted = (face.stat("num_ooms")?, face.stat("num_alloc_retries")?);
