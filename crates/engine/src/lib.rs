@@ -7,4 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod alloc;
+pub mod graph;
 pub mod pinned;

@@ -390,9 +390,37 @@ impl DeviceCache {
         let mut heap = self.lock();
         let at = heap.pools.iter().position(|p| p.id == Some(id));
         let route = at.and_then(|at| heap.routes.iter().position(|(p, _)| *p as usize == at));
-        let (pool, _) = heap.routes.remove(route.ok_or(PoolError::NotOpen(id))?);
+        let (pool, _) = heap.routes[route.ok_or(PoolError::NotOpen(id))?];
+        heap.routes.retain(|(open, _)| *open != pool);
         heap.erase_pool_if_empty(pool);
         Ok(())
+    }
+
+    /// Adds to the scope of a private pool that is open: a stream that joined its capture, say.
+    /// [`end_pool`](DeviceCache::end_pool) ends all of it.
+    ///
+    /// # Errors
+    /// The pool has no scope.
+    pub fn widen_pool(&self, id: PoolId, scope: Scope) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = heap.pools.iter().position(|p| p.id == Some(id)).ok_or(PoolError::NotOpen(id))? as u32;
+        if !heap.routes.iter().any(|(pool, _)| *pool == at) {
+            return Err(PoolError::NotOpen(id));
+        }
+        heap.routes.push((at, scope));
+        Ok(())
+    }
+
+    /// Whether a private pool exists and has users.
+    pub fn has_pool(&self, id: PoolId) -> bool {
+        self.lock().pools.iter().any(|pool| pool.id == Some(id) && pool.users > 0)
+    }
+
+    /// The private pool that a live block belongs to; `None` for the default pool.
+    pub fn pool_of(&self, handle: Handle) -> Option<PoolId> {
+        let heap = self.lock();
+        let id = heap.live(handle)?;
+        heap.pools[heap.shelves[heap.arena[id].shelf as usize].pool as usize].id
     }
 
     /// One user less (each `begin_pool` made one). Without users, a pool's unused memory goes back at the next trim.
