@@ -367,9 +367,7 @@ unsafe impl Device for SimDevice {
         let mut function = Some(function);
         self.call(Call::new(Method::HostCall).stream(stream), |state, ordinal| {
             state.stream(Method::HostCall, stream, ordinal)?;
-            if let Some(function) = function.take() {
-                state.enqueue(stream, Work::HostCall(function));
-            }
+            state.enqueue(stream, Work::HostCall(function.take()));
             Ok(())
         })
     }

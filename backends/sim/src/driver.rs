@@ -47,6 +47,12 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if !self.shared.is_of_this_process() {
+            // In a forked child the lock may be held for ever, and the thread is not there.
+            std::mem::forget(thread);
+            return;
+        }
         let mut state = self.shared.lock();
         state.alive = false;
         // The thread of the background sees that it is another's time.
@@ -66,8 +72,9 @@ impl Drop for Life {
             }
             None => cancelled.into_iter().map(Job::Cancel).collect(),
         };
-        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
-            // It runs no code of users, so it does not wait for anything of this thread's; a panic in it is reported by it.
+        // It can be the one that drops the last device: a kernel that it dropped may have owned it.
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // It waits for no code of users, so not for this thread either. A panic in it has been reported by itself.
             let _ended = thread.join();
         }
         jobs.into_iter().for_each(Job::cancel);

@@ -85,7 +85,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.kept {
+        if !self.kept && self.sim.shared().is_of_this_process() {
             self.sim.shared().clone().change(|state| {
                 state.open_gate(self.gate);
             });

@@ -99,6 +99,9 @@ impl Uses {
     /// Enters an access; gives one that it races with.
     fn enter(&mut self, new: Access, known: &Knowledge, live: impl Fn(StreamId) -> bool) -> Option<Access> {
         self.last.insert(new.stream, new.number);
+        if self.last.len() > Self::KEPT {
+            self.last.retain(|&stream, _| live(stream));
+        }
         if new.does == Does::Unknown {
             return None;
         }

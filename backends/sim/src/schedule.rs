@@ -242,7 +242,7 @@ impl State {
             if let Some(fault) = stream.fail_next.take() {
                 stream.fault.get_or_insert(fault);
                 if let Work::HostCall(function) = item.work {
-                    self.cancelled.push(function);
+                    self.cancelled.extend(function);
                 } else {
                     self.end_uses(&item.work);
                     self.debris.push(Debris::Work(item.work));
@@ -312,7 +312,7 @@ impl State {
 
     /// Keeps what must not be dropped under the lock.
     fn debris_of(&mut self, item: Item) {
-        if matches!(item.work, Work::Launch { .. } | Work::HostCall(_)) {
+        if matches!(item.work, Work::Launch { .. }) {
             self.debris.push(Debris::Work(item.work));
         }
     }
@@ -408,14 +408,19 @@ impl UserWork {
     pub(crate) fn run(&mut self) {
         let status = self.status;
         match &mut self.item.work {
-            Work::HostCall(function) => in_host_fn(|| function.call(status)),
+            Work::HostCall(function) => in_host_fn(|| {
+                // Dropped here, where it may block, and before the stream goes on.
+                if let Some(mut function) = function.take() {
+                    function.call(status);
+                }
+            }),
             work => launch_now(work, &self.order),
         }
     }
 
     /// Ends it without a run, when nobody is left to whom it could be reported.
     pub(crate) fn cancel(self) {
-        if let Work::HostCall(function) = self.item.work {
+        if let Work::HostCall(Some(function)) = self.item.work {
             cancel(function);
         }
     }

@@ -264,7 +264,7 @@ impl State {
         for item in queue {
             self.end_uses(&item.work);
             match item.work {
-                Work::HostCall(function) => self.cancelled.push(function),
+                Work::HostCall(function) => self.cancelled.extend(function),
                 work => self.debris.push(Debris::Work(work)),
             }
         }

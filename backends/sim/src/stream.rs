@@ -84,12 +84,30 @@ pub(crate) enum Code {
 
 /// An operation.
 pub(crate) enum Work {
-    Copy { dst: Side, src: Side, len: u64 },
-    Fill { dst: Span, pattern: Pattern },
-    Write { dst: Span, bytes: Written },
-    HostCall(HostFn),
-    Launch { code: Code, launch: Launch, args: Vec<LaunchArg> },
-    Wait { of: StreamId, mark: u64 },
+    Copy {
+        dst: Side,
+        src: Side,
+        len: u64,
+    },
+    Fill {
+        dst: Span,
+        pattern: Pattern,
+    },
+    Write {
+        dst: Span,
+        bytes: Written,
+    },
+    /// Until it is called and dropped.
+    HostCall(Option<HostFn>),
+    Launch {
+        code: Code,
+        launch: Launch,
+        args: Vec<LaunchArg>,
+    },
+    Wait {
+        of: StreamId,
+        mark: u64,
+    },
     Gate(Gate),
     Mark(u64),
     Stamp(Stamp),

@@ -152,3 +152,26 @@ fn threads_share_streams() {
         rig.clean();
     }
 }
+
+#[test]
+fn a_function_may_own_the_last_device() {
+    let rig = rig(small().execution(Execution::Background));
+    let stream = rig.d().stream();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (dropped, is_dropped) = mpsc::channel::<()>();
+    let mut owned = Some((Arc::clone(&rig.devices[0]), dropped));
+    rig.d()
+        .call(stream, move |_| {
+            let (device, dropped) = owned.take().unwrap();
+            may_go_on.recv().unwrap();
+            drop(device);
+            dropped.send(()).unwrap();
+        })
+        .unwrap();
+    while rig.sim.pending(stream) == 0 {}
+    let sim = rig.sim.clone();
+    drop(rig);
+    go_on.send(()).unwrap();
+    is_dropped.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(sim.violations(), []);
+}
