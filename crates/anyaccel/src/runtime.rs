@@ -4,6 +4,7 @@ use crate::deferred::{DeferKey, Deferred};
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
 use crate::fork::{self, Fenced};
+use crate::graph::Captures;
 use crate::guard::DeviceIndexGuard;
 use crate::lifecycle::{Live, Phase, Source};
 use crate::linked;
@@ -29,6 +30,7 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
     pub(crate) deferred: Deferred,
     pub(crate) memory: Arc<MemoryRules>,
+    pub(crate) captures: Captures,
 }
 
 impl Core {
@@ -44,6 +46,7 @@ impl Core {
             changed: Condvar::new(),
             deferred: Deferred::default(),
             memory: Arc::default(),
+            captures: Captures::default(),
         }
     }
 }

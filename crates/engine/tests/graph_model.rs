@@ -180,6 +180,11 @@ proptest! {
         for (node, before) in model.nodes.iter().enumerate() {
             prop_assert_eq!(&known[node], before, "node {}", node);
         }
+        for node in 0..program.nodes().len() as u32 {
+            let direct = program.after(node);
+            let needless = direct.iter().find(|&before| direct.iter().any(|on| known[*on as usize].contains(before)));
+            prop_assert_eq!(needless, None, "node {} names what follows from another", node);
+        }
         let mut reached: BTreeSet<u32> = program.ends().iter().copied().collect();
         program.ends().iter().for_each(|&end| reached.extend(&known[end as usize]));
         prop_assert_eq!(reached.len(), program.nodes().len(), "the end comes after everything");

@@ -411,6 +411,31 @@ impl DeviceCache {
         Ok(())
     }
 
+    /// A graph was captured in a private pool: its replays may write free blocks too, so nothing of the pool goes back to
+    /// the device until [`forget_graph`](DeviceCache::forget_graph). The pool has to have a user meanwhile.
+    ///
+    /// # Errors
+    /// The pool has no users.
+    pub fn keep_for_graph(&self, id: PoolId) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let pool = heap.pools.iter_mut().find(|p| p.id == Some(id) && p.users > 0).ok_or(PoolError::NotInUse(id))?;
+        pool.graphs += 1;
+        Ok(())
+    }
+
+    /// A graph of a private pool is gone, its replays have ended, and it uses the pool no more.
+    ///
+    /// # Errors
+    /// The pool has no graphs.
+    pub fn forget_graph(&self, id: PoolId) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = heap.pools.iter().position(|p| p.id == Some(id) && p.graphs > 0).ok_or(PoolError::NotInUse(id))?;
+        heap.pools[at].graphs -= 1;
+        heap.pools[at].users -= 1;
+        heap.erase_pool_if_empty(at as u32);
+        Ok(())
+    }
+
     /// Whether a private pool exists and has users.
     pub fn has_pool(&self, id: PoolId) -> bool {
         self.lock().pools.iter().any(|pool| pool.id == Some(id) && pool.users > 0)

@@ -72,6 +72,39 @@ impl<W> Program<W> {
         &self.ends
     }
 
+    /// Without dependencies that follow from others. A program whose lanes times nodes exceed 2^24 stays as it is: that
+    /// would take more memory than it saves.
+    #[must_use]
+    pub(super) fn reduced(mut self) -> Self {
+        let lanes = self.lanes.len();
+        if lanes < 2 || self.nodes.len().saturating_mul(lanes) > 1 << 24 {
+            return self;
+        }
+        // For each node and lane: one more than the latest node of that lane that it is or comes after; 0 for none.
+        let mut latest = vec![0_u32; self.nodes.len() * lanes];
+        let mut edges = Vec::with_capacity(self.edges.len());
+        let lane = |nodes: &[Node<W>], node: u32| nodes[node as usize].lane as usize;
+        for at in 0..self.nodes.len() {
+            let Range { start, end } = self.nodes[at].after.clone();
+            let before = &self.edges[start as usize..end as usize];
+            let kept = edges.len() as u32;
+            let follows = |of: u32, on: u32| latest[on as usize * lanes + lane(&self.nodes, of)] > of;
+            edges.extend(before.iter().filter(|&&of| !before.iter().any(|&on| on != of && follows(of, on))));
+            let (done, own) = latest.split_at_mut(at * lanes);
+            for &of in before {
+                let known = &done[of as usize * lanes..][..lanes];
+                own.iter_mut().zip(known).for_each(|(own, &known)| *own = known.max(*own));
+            }
+            own[self.nodes[at].lane as usize] = at as u32 + 1;
+            self.nodes[at].after = kept..edges.len() as u32;
+        }
+        let all = self.ends.clone();
+        let follows = |of: u32, on: u32| latest[on as usize * lanes + lane(&self.nodes, of)] > of;
+        self.ends.retain(|&of| !all.iter().any(|&on| on != of && follows(of, on)));
+        self.edges = edges;
+        self
+    }
+
     /// How many nodes directly follow each.
     pub(super) fn followers(&self) -> Vec<u32> {
         let mut followers = vec![0; self.nodes.len()];

@@ -183,7 +183,7 @@ impl<W, E: Clone> Recorder<W, E> {
                 let lane = self.program.nodes[node as usize].lane;
                 Err(refused(Refusal::Unjoined(self.program.lanes[lane as usize])))
             }
-            None => Ok(self.program),
+            None => Ok(self.program.reduced()),
         }
     }
 }
