@@ -10,7 +10,7 @@
 //! | `driver`, `config`, `probe` | counting, describing and starting; the environment |
 //! | `device`, `memory`, `pinned`, `peers`, `virtual_memory`, `gate`, `kernel`, `stamp` | calls become operations and objects |
 //! | `stream`, `run`, `op`, `wait` | the mailbox protocol, who runs it, what operations do, who waits |
-//! | `crew`, `ready`, `split` | workers, their queue, large operations in chunks |
+//! | `crew`, `ready`, `split`, `bulk` | workers, their queue, large operations in chunks and past the caches |
 //! | `machine` | what devices share, and its end |
 //!
 //! Facts that a caller may rely on: addresses of segments are multiples of 4096, and of 2 MiB for segments of 2 MiB and
@@ -21,6 +21,7 @@
 //!
 //! Nothing is static: a child of a fork builds its own driver and leaves the parent's alone (H24).
 
+mod bulk;
 mod config;
 mod crew;
 mod device;

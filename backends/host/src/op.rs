@@ -3,6 +3,7 @@
 //! Addresses are resolved when an operation is enqueued. H4 keeps device memory until the operation has ended and H5
 //! keeps host memory, so they are good at its turn.
 
+use crate::bulk::{self, BULK};
 use crate::crew::Crew;
 use crate::gate::GateState;
 use crate::kernel::UserLaunch;
@@ -13,8 +14,9 @@ use anyaccel_kernels::{convert, fill_pattern, histogram, noop, random};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Up to this effort a host thread that waits does the work itself: some microseconds, less than a sleep and a wake-up.
-const SMALL: usize = 256 << 10;
+/// Up to this effort a host thread that waits does the work itself: some tens of microseconds, like waking and finding
+/// another thread for it.
+const SMALL: usize = 1 << 20;
 /// How much longer than copying a byte it takes to convert or count one, roughly.
 const COMPUTED: usize = 4;
 
@@ -102,7 +104,7 @@ impl Op {
             Self::Histogram { len, .. } => len.saturating_mul(COMPUTED),
             Self::Convert { count, from, to, .. } => count.saturating_mul(COMPUTED * from.size().max(to.size())),
             Self::Random(random) => (random.fill.destination_len() as usize).saturating_mul(COMPUTED),
-            Self::Launch(_) => SMALL,
+            Self::Launch(_) => 64 << 10,
             _ => 0,
         }
     }
@@ -117,18 +119,30 @@ impl Op {
                 if dst.cast_const() == src {
                     return;
                 }
-                let (dst, src) = (Address(dst), Address(src.cast_mut()));
+                let (dst, src, all) = (Address(dst), Address(src.cast_mut()), len);
                 crew.share(len, COPY_CHUNK, &|at, len| {
-                    // SAFETY: at + len is within the copy's length; ends that differ don't overlap (Device::copy).
-                    unsafe { std::ptr::copy(src.at(at), dst.at(at), len) };
+                    // SAFETY: at + len is within the copy's length, and the ends don't overlap (Device::copy).
+                    unsafe {
+                        if all < BULK {
+                            std::ptr::copy_nonoverlapping(src.at(at), dst.at(at), len);
+                        } else {
+                            bulk::copy(dst.at(at), src.at(at), len);
+                        }
+                    }
                 });
             }
             Self::Fill { dst, pattern, len } => {
-                let dst = Address(dst);
+                let (dst, all) = (Address(dst), len);
                 crew.share(len, FILL_CHUNK, &|at, len| {
                     // SAFETY: at + len is within the fill's length, and chunks don't overlap. A chunk begins at a
                     // multiple of 16 bytes, where the pattern begins anew.
-                    fill_pattern::fill(unsafe { dst.slice_mut(at, len) }, pattern);
+                    unsafe {
+                        if all < BULK {
+                            fill_pattern::fill(dst.slice_mut(at, len), pattern);
+                        } else {
+                            bulk::fill(dst.at(at), len, pattern.bytes());
+                        }
+                    }
                 });
             }
             Self::Write { dst, bytes } => {

@@ -18,7 +18,7 @@ const TURN: usize = 64;
 /// How many streams a worker runs from hand to hand while others are ready.
 const HANDS: usize = 16;
 /// A queue that became longer than this is given back when it is empty.
-const KEPT: usize = 32;
+const KEPT: usize = 256;
 
 /// Who runs a stream, and so what it may run.
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ use anyaccel_kit::Callbacks;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
@@ -304,13 +304,15 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     bin: Arc<Bin>,
     changed: Condvar,
+    /// How many threads sleep on `changed`. Changed under the lock.
+    sleepers: AtomicUsize,
 }
 
 impl Shared {
     pub(crate) fn new(config: SimConfig) -> Self {
         let bin = Arc::new(Bin::default());
         let state = Mutex::new(State::new(&config, Arc::clone(&bin)));
-        Self { config, process: std::process::id(), state, bin, changed: Condvar::new() }
+        Self { config, process: std::process::id(), state, bin, changed: Condvar::new(), sleepers: AtomicUsize::new(0) }
     }
 
     pub(crate) fn lock(&self) -> Held<'_> {
@@ -325,9 +327,12 @@ impl Shared {
         self.process == std::process::id()
     }
 
-    /// Wakes whoever sleeps for a change.
+    /// Wakes whoever sleeps for a change. Called after the change, unlocked or not.
     pub(crate) fn signal(&self) {
-        self.changed.notify_all();
+        // Whoever counts itself after this thread has unlocked saw what this thread changed.
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -349,7 +354,8 @@ impl Held<'_> {
     /// Sleeps until something changes or the deadline passes; false if it has passed.
     pub(crate) fn sleep(self, deadline: Option<Instant>) -> (Self, bool) {
         let Self { guard, sweep } = self;
-        let changed = &sweep.0.changed;
+        let Shared { changed, sleepers, .. } = sweep.0;
+        sleepers.fetch_add(1, Ordering::Relaxed);
         let (guard, in_time) = match deadline {
             None => (changed.wait(guard).unwrap_or_else(PoisonError::into_inner), true),
             Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
@@ -360,6 +366,7 @@ impl Held<'_> {
                 }
             },
         };
+        sleepers.fetch_sub(1, Ordering::Relaxed);
         (Self { guard, sweep }, in_time)
     }
 }

@@ -3,7 +3,9 @@
 use crate::device::Device;
 use crate::graph::GraphError;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
+use anyaccel_engine::random::RandomError;
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
+use anyaccel_kernels::KernelError;
 use std::fmt;
 use std::panic::Location;
 
@@ -223,6 +225,12 @@ pub enum Error {
     /// A graph that can't do what was asked, or a call that a capture forbids.
     #[error("{0}")]
     Graph(GraphError),
+    /// A generator that can't do what was asked: a seed, state, offset or layout out of range, or its end.
+    #[error("{0}")]
+    Generator(#[from] RandomError),
+    /// Arguments that a distribution does not take.
+    #[error("{0}")]
+    Random(KernelError),
     /// A host function enqueued on a stream panicked.
     #[error("A host function on stream {stream} of {device} panicked: {message}")]
     HostPanic {
@@ -372,6 +380,11 @@ impl Error {
             | Self::Settings(_)
             | Self::Fraction(_)
             | Self::Argument { .. } => ErrorClass::Value,
+            Self::Generator(RandomError::Seed { .. } | RandomError::StateCount { .. } | RandomError::Layout { .. }) => {
+                ErrorClass::Value
+            }
+            Self::Random(KernelError::RandomDType { .. }) => ErrorClass::NotImplemented,
+            Self::Random(_) => ErrorClass::Value,
             Self::OutOfMemory { .. } => ErrorClass::OutOfMemory,
             Self::Unsupported { .. } | Self::EventOption { .. } | Self::DTypeUnsupported { .. } => {
                 ErrorClass::NotImplemented

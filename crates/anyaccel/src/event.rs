@@ -164,7 +164,7 @@ impl Event {
         let stream = match stream {
             Some(stream) => stream,
             None => {
-                current = runtime.current_stream(bound)?;
+                current = runtime.current_stream_for(call, bound.into())?;
                 &current
             }
         };
@@ -223,7 +223,7 @@ impl Event {
         let stream = match stream {
             Some(stream) => stream,
             None => {
-                current = self.0.runtime.current_stream(())?;
+                current = self.0.runtime.current_stream_for(call, DeviceArg::Current)?;
                 &current
             }
         };

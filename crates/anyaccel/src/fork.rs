@@ -5,7 +5,7 @@
 //! `EPOCH` names the generation. Everything that owns native state carries the epoch of its birth and compares it
 //! before it takes any lock; a mismatch is an error or, in `Drop`, a leak on purpose.
 //!
-//! - The child handler of `fork` only stores atomics: it moves `EPOCH` on, clears `ROOT` and notes the pid. There is no
+//! - The child handler of `fork` only stores atomics: it moves `EPOCH` on, moves `ROOT` to `PARENT` and notes the pid. There is no
 //!   handler before the fork, since it would have to take locks.
 //! - `TOUCHED` lists which kinds were started, by which call, in which process. An entry is pushed *before* the first
 //!   driver call, so a fork in the middle of a start is seen as well, and withdrawn if the start leaves no trace.
@@ -26,6 +26,8 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 static TOUCHED: AtomicPtr<Touch> = AtomicPtr::new(ptr::null_mut());
 /// The process-wide runtime of this generation, owned by `runtime.rs`; cleared here in a child.
 pub(crate) static ROOT: AtomicPtr<crate::runtime::Core> = AtomicPtr::new(ptr::null_mut());
+/// The last process-wide runtime of an earlier generation, never freed; of it only atomics may be read.
+pub(crate) static PARENT: AtomicPtr<crate::runtime::Core> = AtomicPtr::new(ptr::null_mut());
 
 /// One start of a kind. Entries are leaked: a child reads them without any lock.
 struct Touch {
@@ -59,11 +61,20 @@ extern "C" fn at_exit() {
 fn enter_generation() {
     EPOCH.fetch_add(1, Ordering::Relaxed);
     PID.store(pid(), Ordering::Relaxed);
-    ROOT.store(ptr::null_mut(), Ordering::Release);
+    let root = ROOT.swap(ptr::null_mut(), Ordering::AcqRel);
+    if !root.is_null() {
+        PARENT.store(root, Ordering::Release);
+    }
 }
 
 fn pid() -> u32 {
     std::process::id()
+}
+
+/// This process's number, as known once [`install`] was called.
+#[inline]
+pub(crate) fn process() -> u32 {
+    PID.load(Ordering::Relaxed)
 }
 
 /// Installs the handlers. Two threads at once install them twice, which only moves the epoch on by two in a child;

@@ -52,6 +52,7 @@ mod local;
 mod memory;
 mod port;
 mod properties;
+pub mod random;
 mod runtime;
 mod stream;
 mod typed;

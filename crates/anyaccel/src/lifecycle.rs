@@ -15,6 +15,7 @@ use crate::fork::{self, Fenced};
 use crate::local::{self, Key};
 use crate::memory::MemoryRules;
 use crate::port::Port;
+use crate::random::Generator;
 use crate::runtime::{Core, Runtime};
 use crate::{env, linked};
 use anyaccel_hal::{Absence, Driver, FaultKind, Kind, Probe};
@@ -28,6 +29,8 @@ pub(crate) struct Live {
     pub(crate) kind: Kind,
     pub(crate) forever: bool,
     pub(crate) memory: Arc<MemoryRules>,
+    /// The default generators of the devices.
+    pub(crate) generators: Box<[Generator]>,
     slots: Box<[Slot]>,
 }
 
@@ -270,6 +273,7 @@ impl Runtime {
                 kind,
                 forever: self.core.global,
                 memory: Arc::clone(&self.core.memory),
+                generators: (0..count).map(|at| Generator::of_device(self.core.seeds.inherited(at))).collect(),
                 slots: (0..count).map(|_| Slot::default()).collect(),
             }),
             Err(fault) => {

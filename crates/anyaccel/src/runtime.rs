@@ -10,6 +10,7 @@ use crate::lifecycle::{Live, Phase, Source};
 use crate::linked;
 use crate::local;
 use crate::memory::MemoryRules;
+use crate::random::Seeds;
 use anyaccel_hal::{Driver, Kind};
 use std::fmt;
 use std::ops::Deref;
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     pub(crate) deferred: Deferred,
     pub(crate) memory: Arc<MemoryRules>,
     pub(crate) captures: Captures,
+    pub(crate) seeds: Seeds,
 }
 
 impl Core {
@@ -47,6 +49,7 @@ impl Core {
             deferred: Deferred::default(),
             memory: Arc::default(),
             captures: Captures::default(),
+            seeds: if id == 0 { Seeds::inherit() } else { Seeds::default() },
         }
     }
 }

@@ -125,8 +125,13 @@ impl Runtime {
     /// As [`Runtime::stream`].
     #[inline]
     pub fn current_stream<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<Stream> {
-        let call = "current_stream";
-        let ordinal = self.resolve(call, device.into())?;
+        self.current_stream_for("current_stream", device.into())
+    }
+
+    /// The same for `call`, which is who starts the runtime then.
+    #[inline]
+    pub(crate) fn current_stream_for(&self, call: &'static str, device: DeviceArg<'_>) -> Result<Stream> {
+        let ordinal = self.resolve(call, device)?;
         let lane = match local::stream(self.core.key(), ordinal) {
             Some(lane) => lane,
             None => {

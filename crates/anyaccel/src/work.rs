@@ -340,7 +340,7 @@ impl Stream {
 }
 
 /// The built-in, if the device has it and takes these places.
-fn usable(port: &Port, builtin: Builtin, parts: &[Part<'_>]) -> Option<anyaccel_hal::Kernel> {
+pub(crate) fn usable(port: &Port, builtin: Builtin, parts: &[Part<'_>]) -> Option<anyaccel_hal::Kernel> {
     let alignment = port.info().place_alignment.max(1);
     let aligned = parts.iter().all(|part| part.offset.is_multiple_of(alignment));
     if aligned { port.builtin(builtin.number()) } else { None }

@@ -3,6 +3,7 @@
 use crate::layout::item;
 use crate::output::{Class, Failure, Output};
 use anyaccel::Kind;
+use anyaccel_cts::fork::child_main;
 use anyaccel_cts::{
     CaseReport, Entry, Options, Report, Source, Subject, Tally, Verdict, list, run as run_suite, subjects,
 };
@@ -18,36 +19,37 @@ every case.
 Example:
   $ anyaccel cts --backend host
   $ anyaccel cts --filter 'order.*' --verbose
-  $ anyaccel cts --require host --json | jq '.reports[].cases[] | .id, .verdict'
+  $ anyaccel cts --require host --json | jq '.reports[].cases[] | .id'
   $ anyaccel cts --list
 
 JSON (schema anyaccel.cts.v1):
-  ok         whether all reports are
-  reports[]  subject, kind, seed, absent (why the backend is not here, or null),
-             complaints[] (of the run as a whole), cases[], millis
-  cases[]    id, level (hal or face), rules[], sentences[], verdict (pass, fail,
-             skip, known-gap or stale), millis; a fail has rule, expected, seen; a
-             skip and a stale case have reason; a known gap has reason and failure
+  ok            whether all reports are
+  reports[]     subject, kind, seed, absent (why the backend is not here, or
+                null), complaints[] (of the run as a whole), cases[], millis
+    cases[]     id, level (hal or face), rules[], sentences[], verdict (pass,
+                fail, skip, known-gap or stale), millis; fail has also rule,
+                expected and seen; skip and stale have reason; known-gap has
+                reason and failure
 JSON of --list (schema anyaccel.cts-list.v1):
-  promises[] id, source (rule or sentence), text, cases[] (ids), no_case (why none
-             proves it, or null)
+  promises[]    id, source (rule or sentence), text, cases[] (ids), no_case
+                (why none proves it, or null)
 
-Exit code: 0; 1 if a case failed, a known gap has gone, or a required backend is
-not here; 2 for bad arguments.";
+Exit code: 0; 1 if a case failed, a known gap has gone, or a required backend
+is not here; 2 for bad arguments.";
 
 /// Run the conformance suite on backends
 #[derive(clap::Args, Debug)]
 #[command(long_about = LONG)]
 pub(crate) struct Args {
-    /// Only this backend, by name; may be repeated [default: all of this build]
+    /// Only this backend; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     backend: Vec<String>,
 
-    /// Only cases whose id is this, * for any text; may be repeated
+    /// Only cases with this id, * is any text; repeatable
     #[arg(long, value_name = "ID")]
     filter: Vec<String>,
 
-    /// Fail if this backend has no device here; may be repeated
+    /// Fail if this backend has no device here; repeatable
     #[arg(long, value_name = "NAME")]
     require: Vec<String>,
 
@@ -63,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long)]
     fail_fast: bool,
 
-    /// Show which cases prove each rule and sentence, and run nothing
+    /// Show which cases prove what, and run nothing
     #[arg(long, conflicts_with_all = ["backend", "filter", "require", "seed", "timeout", "fail_fast", "verbose"])]
     list: bool,
 
@@ -96,6 +98,15 @@ struct ListDocument {
     promises: Vec<Entry>,
 }
 
+/// Runs a script of the suite and exits, if this process was started for that: by cases that need one of their own. To be
+/// called first thing in `main`.
+pub(crate) fn run_script() {
+    // The suite's own arguments are Unicode; a user's need not be.
+    if std::env::args_os().all(|argument| argument.to_str().is_some()) {
+        child_main(&subjects::all());
+    }
+}
+
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     if args.list {
         return tell_list(output);
@@ -107,6 +118,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         seed: args.seed,
         timeout: Duration::from_secs(args.timeout),
         fail_fast: args.fail_fast,
+        // Without a path to itself the cases that need a process of their own are skipped, which the report says.
+        child: std::env::current_exe().ok(),
         ..Options::default()
     };
     let mut reports = Vec::new();

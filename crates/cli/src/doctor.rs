@@ -8,29 +8,29 @@ use anyaccel::{Backend, Check, Selection, Verdict, backends, selection};
 use serde::Serialize;
 
 const LONG: &str = "\
-Examines each backend of this build from the bottom up: is its library found, is
-its version known, are there device nodes, may this user open them, which masks
-hide devices, what does a probe count. Starts no runtime.
+Examines each backend of this build from the bottom up: is its library found,
+is its version known, are there device nodes, may this user open them, which
+masks hide devices, what does a probe count. Starts no runtime.
 
-Verdicts: pass; warn (works, with something to know); fail (ends here); n/a (this
-backend has no such layer, or an earlier one failed).
+Verdicts: pass; warn (works, with something to know); fail (ends here); n/a
+(this backend has no such layer, or an earlier one failed).
 
 Example:
   $ anyaccel doctor
   $ ANYACCEL_HOST_DEVICES=abc anyaccel doctor || echo 'something to repair'
 
 JSON (schema anyaccel.doctor.v1):
-  version              of anyaccel
-  selection            variable (the value of ANYACCEL_BACKEND or null), kind
-                       (or null), reason
-  backends[]           kind, checks[]
-  backends[].checks[]  layer (library, version, device_nodes, permissions, mask,
-                       probe), verdict (pass, warn, fail, not_applicable),
-                       subject, found
-  problems[]           mistakes in the environment
+  version       of anyaccel
+  selection     variable (the value of ANYACCEL_BACKEND, or null), kind (or
+                null), reason
+  backends[]    kind, checks[]
+    checks[]    layer (library, version, device_nodes, permissions, mask,
+                probe), verdict (pass, warn, fail, not_applicable), subject,
+                found
+  problems[]    mistakes in the environment
 
-Exit code: 0; 1 if a variable can't be used or names a backend without device. A
-machine without accelerators is healthy.";
+Exit code: 0; 1 if a variable can't be used or names a backend without device.
+A machine without accelerators is healthy.";
 
 /// Examine each backend layer by layer, without starting it
 #[derive(clap::Args, Debug)]

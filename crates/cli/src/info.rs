@@ -7,26 +7,26 @@ use anyaccel::{Backend, DType, DeviceInfo, Selection, backends, selection};
 use serde::Serialize;
 
 const LONG: &str = "\
-Lists the backends of this build, their devices and their properties, and why a
-backend has no device. Starts no runtime: what only a started one knows is said
-to be so.
+Lists the backends of this build, their devices and their properties, and why
+a backend has no device. Starts no runtime: what only a started one knows is
+said to be so.
 
 Example:
   $ anyaccel info
   $ ANYACCEL_BACKEND=host anyaccel info --json | jq '.backends[].devices'
 
 JSON (schema anyaccel.info.v1):
-  version              of anyaccel
-  selection            variable (the value of ANYACCEL_BACKEND or null), kind
-                       (or null), reason
-  backends[]           kind, chosen_by_itself, visible and present (devices after
-                       and before masks, null if unknown), absence (why none is
-                       visible, or null), devices[]
-  backends[].devices[] index and known; if known: name, vendor, driver, uuid, pci,
-                       memory_bytes, max_alloc_bytes, alignment_bytes, cores,
-                       clock_mhz, integrated, priority_least, priority_greatest,
-                       stamp_ns, dtypes[]; null is unknown
-  problems[]           mistakes in the environment
+  version       of anyaccel
+  selection     variable (the value of ANYACCEL_BACKEND, or null), kind (or
+                null), reason
+  backends[]    kind, chosen_by_itself, visible and present (devices after and
+                before masks, null if unknown), absence (why none is visible,
+                or null), devices[]
+    devices[]   index, known; if known also name, vendor, driver, uuid, pci,
+                memory_bytes, max_alloc_bytes, alignment_bytes, cores,
+                clock_mhz, integrated, priority_least, priority_greatest,
+                stamp_ns, dtypes[]; null is unknown
+  problems[]    mistakes in the environment
 
 Exit code: 0; 1 if a variable can't be used or names a backend without device.";
 

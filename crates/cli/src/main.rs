@@ -20,14 +20,16 @@ One accelerator runtime for every chip. This command shows the devices that it
 finds, examines why others are missing, and puts them to work.
 
 Variables:
-  ANYACCEL_BACKEND       which backend to use, by name; without it the first kind
-                         that has a device. host and sim are used only when named
-  ANYACCEL_HOST_DEVICES  how many host devices there are, 0 to 64
-  ANYACCEL_HOST_MEMORY   memory of each, in bytes or as 512MiB
+  ANYACCEL_BACKEND        which backend to use, by name; without it the first
+                          kind that has a device. host and sim are used only
+                          when named
+  ANYACCEL_HOST_DEVICES   how many host devices there are, 0 to 64
+  ANYACCEL_HOST_MEMORY    memory of each, in bytes or as 512MiB
 
-Errors are one line on standard error. With --json they are also the one document
-on standard output: {\"schema\": \"anyaccel.error.v1\", \"error\": {\"class\": ...,
-\"message\": ...}}; class is usage, environment, input, device, wrong or output.
+Errors are one line on standard error. With --json they are also the one
+document on standard output: {\"schema\": \"anyaccel.error.v1\", \"error\":
+{\"class\": ..., \"message\": ...}}; class is usage, environment, input, device,
+wrong or output.
 
 Exit code: 0 done, 1 failed, 2 the command line makes no sense.";
 
@@ -48,6 +50,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    cts::run_script();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let command = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli.command,

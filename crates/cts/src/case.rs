@@ -95,6 +95,13 @@ impl From<Fault> for Stop {
     }
 }
 
+impl From<anyaccel::Error> for Stop {
+    /// An error that the case did not provoke.
+    fn from(error: anyaccel::Error) -> Self {
+        Self::Fail(Failure { rule: String::new(), expected: "no error".into(), seen: error.to_string() })
+    }
+}
+
 /// Stops a case: the backend broke `rule`.
 pub(crate) fn fail<T>(rule: &str, expected: impl Into<String>, seen: impl Into<String>) -> Outcome<T> {
     Err(Stop::Fail(Failure { rule: rule.into(), expected: expected.into(), seen: seen.into() }))
@@ -128,16 +135,26 @@ pub(crate) fn same_bytes(rule: &str, what: &str, seen: &[u8], expected: &[u8]) -
 }
 
 /// Goes on if the call was refused with that kind of fault.
-pub(crate) fn refused<T>(
-    rule: &str,
-    what: &str,
-    seen: Result<T, Fault>,
-    expected: anyaccel_hal::FaultKind,
-) -> Outcome {
+pub(crate) fn refused<T>(rule: &str, what: &str, seen: Result<T, Fault>, expected: anyaccel_hal::FaultKind) -> Outcome {
     let expected_text = format!("{what}: {}", expected.describe());
     match seen {
         Ok(_) => fail(rule, expected_text, "success"),
         Err(fault) => expect(rule, fault.kind == expected, &expected_text, fault),
+    }
+}
+
+/// Goes on if the call was refused with the right error.
+pub(crate) fn errs<T>(
+    rule: &str,
+    what: &str,
+    expected: &str,
+    seen: anyaccel::Result<T>,
+    right: impl FnOnce(&anyaccel::Error) -> bool,
+) -> Outcome {
+    match seen {
+        Ok(_) => fail(rule, format!("{what}: {expected}"), "success"),
+        Err(error) if right(&error) => Ok(()),
+        Err(error) => fail(rule, format!("{what}: {expected}"), format!("{error:?}")),
     }
 }
 
@@ -181,11 +198,6 @@ impl Case {
 
     pub(crate) const fn rules(mut self, rules: &'static [u8]) -> Self {
         self.rules = rules;
-        self
-    }
-
-    pub(crate) const fn sentences(mut self, sentences: &'static [&'static str]) -> Self {
-        self.sentences = sentences;
         self
     }
 }

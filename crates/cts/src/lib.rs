@@ -23,6 +23,7 @@ mod case;
 mod cases;
 mod contract;
 mod env;
+pub mod fork;
 
 mod lab;
 mod list;

@@ -99,17 +99,8 @@ pub struct Subject {
 
 impl Subject {
     /// A subject of that kind, and its factory: a fresh driver for each call, or why there can be none on this machine.
-    pub fn new(
-        kind: Kind,
-        make: impl Fn(&Ask) -> Result<Made, String> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            name: kind.name().into(),
-            kind,
-            make: Arc::new(make),
-            never: Vec::new(),
-            not_yet: Vec::new(),
-        }
+    pub fn new(kind: Kind, make: impl Fn(&Ask) -> Result<Made, String> + Send + Sync + 'static) -> Self {
+        Self { name: kind.name().into(), kind, make: Arc::new(make), never: Vec::new(), not_yet: Vec::new() }
     }
 
     /// A name for reports, other than the kind's.

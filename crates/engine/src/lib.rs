@@ -9,3 +9,4 @@
 pub mod alloc;
 pub mod graph;
 pub mod pinned;
+pub mod random;

@@ -120,7 +120,8 @@ pub struct DeviceInfo {
     pub integrated: Option<bool>,
     /// Stream priorities.
     pub priorities: PriorityRange,
-    /// Element types that its built-in conversion knows.
+    /// Element types that its built-in conversion knows. Empty if it has none: the engine then converts on the host,
+    /// all types.
     pub dtypes: DTypeSet,
 }
 

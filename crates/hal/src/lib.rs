@@ -83,7 +83,8 @@
 //! - **H21** (backend) [`FaultKind::OutOfMemory`] means that the same call can succeed once memory was freed.
 //!   [`FaultKind::Unsupported`] means never on this device.
 //! - **H33** (backend) Work that fails while the device lives has ended, and so do marks after it. Its fault is kept by the
-//!   stream and returned, once, by the next `wait_host` on it. The destinations of failed work are undefined.
+//!   stream and returned, once, by the next `wait_host` on it; until then host functions behind it are cancelled
+//!   (H13). The destinations of failed work are undefined.
 //!
 //! ## Life
 //!

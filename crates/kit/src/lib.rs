@@ -3,7 +3,7 @@
 //! - [`Slab`]: objects behind handles that are never given out again, looked up without a lock (H2).
 //! - [`Callbacks`]: threads for functions of the user, which may block; more of them appear when they do (H13).
 //! - [`Roster`]: which threads of a group are awake, and whom to wake.
-//! - [`spin`]: looking for a short while before sleeping.
+//! - [`spin()`]: looking for a short while before sleeping.
 //! - [`Mutex`], [`Condvar`]: locks without poisoning, whose order a thread sanitizer sees.
 //!
 //! Nothing here is static: all state belongs to the value, so a new generation of the process after a fork builds its own

@@ -148,6 +148,7 @@ fn a_lost_device_refuses_everything_but_giving_back() {
     lost(unsafe { rig.devices[0].elapsed_ns(stamp, stamp) }.map(drop));
     assert_eq!(rig.d().completed(stream), mark);
     rig.on(1).sync(other);
+    assert_eq!(rig.sim.peek(other_mem, 63, 1), Some(vec![1]));
     // SAFETY: H1: the stamp is live.
     unsafe { rig.devices[0].drop_stamp(stamp) };
     rig.d().free(mem).unwrap();

@@ -3,6 +3,7 @@
 use crate::support::{at, rig, small};
 use anyaccel_hal::{FaultKind, Until, Waited};
 use anyaccel_sim::{Deadlock, Interleaving};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -74,7 +75,18 @@ fn a_wait_sleeps_until_another_thread_releases_or_its_deadline_comes() {
     let a = rig.d().stream();
     let hold = rig.sim.hold(a).unwrap();
     let began = Instant::now();
-    assert_eq!(rig.d().wait_for(a, Until::Now, Duration::from_millis(20)), Ok(Waited::TimedOut));
+    let waiting = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        // Changes of others wake the waiter, and don't end its wait.
+        scope.spawn(|| {
+            while waiting.load(Ordering::Relaxed) {
+                rig.sim.advance(1);
+                std::thread::yield_now();
+            }
+        });
+        assert_eq!(rig.d().wait_for(a, Until::Now, Duration::from_millis(20)), Ok(Waited::TimedOut));
+        waiting.store(false, Ordering::Relaxed);
+    });
     assert!(began.elapsed() >= Duration::from_millis(20));
     std::thread::scope(|scope| {
         scope.spawn(move || {

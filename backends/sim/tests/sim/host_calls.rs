@@ -168,7 +168,6 @@ fn a_function_may_own_the_last_device() {
             dropped.send(()).unwrap();
         })
         .unwrap();
-    while rig.sim.pending(stream) == 0 {}
     let sim = rig.sim.clone();
     drop(rig);
     go_on.send(()).unwrap();

@@ -71,15 +71,15 @@ impl Graph {
     ///
     /// # Errors
     /// [`GraphError::NotCapturing`]; [`Error::Length`] for more than 64 bytes; [`Error::ForeignRuntime`].
-    pub fn before_replay(
-        &self,
-        dst: &BufferSlice<'_>,
-        bytes: impl FnMut(&mut [u8]) + Send + 'static,
-    ) -> Result<()> {
+    pub fn before_replay(&self, dst: &BufferSlice<'_>, bytes: impl FnMut(&mut [u8]) + Send + 'static) -> Result<()> {
         let mut state = self.0.state("Graph.before_replay")?;
         let Some(recording) = state.recording.clone() else { return Err(GraphError::NotCapturing.into()) };
         if dst.len() > Written::MAX as u64 {
-            return Err(Error::Length { what: "before_replay (at most)", expected: Written::MAX as u64, got: dst.len() });
+            return Err(Error::Length {
+                what: "before_replay (at most)",
+                expected: Written::MAX as u64,
+                got: dst.len(),
+            });
         }
         if !dst.buffer().runtime().same(&self.0.runtime) {
             return Err(Error::ForeignRuntime { what: "buffer" });

@@ -80,7 +80,9 @@ pub enum GraphError {
         call: &'static str,
     },
     /// A question to a stream, or a wait for it, while it is captured.
-    #[error("{call} can't be called on stream {stream} of {device} while it is captured: its work runs at each replay.")]
+    #[error(
+        "{call} can't be called on stream {stream} of {device} while it is captured: its work runs at each replay."
+    )]
     CapturedStream {
         /// The call.
         call: &'static str,
@@ -157,7 +159,9 @@ pub enum GraphError {
         device: Device,
     },
     /// A view of pinned memory that a graph's replays use.
-    #[error("This pinned buffer is used by a graph, whose replays may begin at any time. View it by with() or with_mut().")]
+    #[error(
+        "This pinned buffer is used by a graph, whose replays may begin at any time. View it by with() or with_mut()."
+    )]
     PinnedInGraph,
     /// A replay while pinned memory of the graph is viewed.
     #[error("A pinned buffer of this graph is being viewed; replay it when with() or with_mut() has returned.")]

@@ -62,9 +62,8 @@ impl Graph {
             state.dot()
         };
         let path = path.as_ref();
-        std::fs::write(path, text).map_err(|cause| {
-            GraphError::Dump { path: path.display().to_string(), cause: cause.to_string() }.into()
-        })
+        std::fs::write(path, text)
+            .map_err(|cause| GraphError::Dump { path: path.display().to_string(), cause: cause.to_string() }.into())
     }
 }
 

@@ -82,13 +82,34 @@ impl Argument {
 /// A node.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    Copy { dst: Site, src: Site, len: u64 },
+    Copy {
+        dst: Site,
+        src: Site,
+        len: u64,
+    },
     /// From a peer's memory.
-    Peer { dst: Spot, from: u32, src: Spot, len: u64 },
-    Fill { dst: Spot, pattern: Pattern, len: u64 },
-    Write { dst: Spot, bytes: Written },
+    Peer {
+        dst: Spot,
+        from: u32,
+        src: Spot,
+        len: u64,
+    },
+    Fill {
+        dst: Spot,
+        pattern: Pattern,
+        len: u64,
+    },
+    Write {
+        dst: Spot,
+        bytes: Written,
+    },
     Call(Arc<Repeated>),
-    Launch { name: &'static str, kernel: Kernel, launch: Launch, args: Box<[Argument]> },
+    Launch {
+        name: &'static str,
+        kernel: Kernel,
+        launch: Launch,
+        args: Box<[Argument]>,
+    },
 }
 
 impl Work {
@@ -165,10 +186,9 @@ impl graph::Work for Work {
     /// on where the first ended and whose ends as a whole don't overlap.
     fn absorb(&mut self, next: &Self) -> bool {
         match (self, next) {
-            (
-                Self::Fill { dst, pattern, len },
-                Self::Fill { dst: next_dst, pattern: next_pattern, len: next_len },
-            ) if pattern == next_pattern => {
+            (Self::Fill { dst, pattern, len }, Self::Fill { dst: next_dst, pattern: next_pattern, len: next_len })
+                if pattern == next_pattern =>
+            {
                 let Some(both) = dst.stretch(*len).with(&next_dst.stretch(*next_len)) else { return false };
                 *len = both.len;
                 true

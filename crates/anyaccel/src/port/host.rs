@@ -93,7 +93,11 @@ impl Port {
     }
 
     /// Takes host memory and fills it before any copy names it.
-    pub(crate) fn alloc_host_with(self: &Arc<Self>, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Result<Arc<HostBlock>> {
+    pub(crate) fn alloc_host_with(
+        self: &Arc<Self>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Arc<HostBlock>> {
         let block = self.alloc_host(bytes)?;
         // SAFETY: valid for `len` bytes while the block lives (H27), initialised; nobody else has it yet.
         fill(unsafe { std::slice::from_raw_parts_mut(block.ptr(), block.len) });

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::fork;
 use crate::graph::Recording;
 use crate::lane::{Lane, LaneRef};
+use crate::local;
 use anyaccel_engine::graph::Point;
 use anyaccel_hal::{FaultKind, HostFn, HostStatus, Mark, Stamp, Until, WaitMode, Waited};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -26,8 +27,12 @@ impl Drop for Recorded {
         if let Some(stamp) = self.stamp
             && self.epoch == fork::epoch()
         {
-            // SAFETY: H1: the stamp is this value's own, dropped once.
-            unsafe { self.port.hal().drop_stamp(stamp) };
+            if local::in_host_fn() {
+                self.port.retire_stamp(stamp);
+            } else {
+                // SAFETY: H1: the stamp is this value's own, dropped once.
+                unsafe { self.port.hal().drop_stamp(stamp) };
+            }
         }
     }
 }
@@ -47,8 +52,14 @@ impl Port {
     /// Records a point, with the device's time if `timing`.
     pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Recorded> {
         let call = "Event.record";
-        let mut recorded =
-            Recorded { port: Arc::clone(self), lane: lane.clone(), mark: 0, captured: None, stamp: None, epoch: fork::epoch() };
+        let mut recorded = Recorded {
+            port: Arc::clone(self),
+            lane: lane.clone(),
+            mark: 0,
+            captured: None,
+            stamp: None,
+            epoch: fork::epoch(),
+        };
         if let Some(recording) = lane.recording() {
             recorded.captured = Some((Arc::downgrade(&recording), recording.point(lane)?));
             return Ok(recorded);

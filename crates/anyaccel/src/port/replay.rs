@@ -206,13 +206,7 @@ impl Port {
     }
 
     /// Gives a graph back once its last replay has ended: its executable, and its use of a pool on each device.
-    pub(crate) fn retire_graph(
-        &self,
-        exec: Option<Exec>,
-        pool: PoolId,
-        pools: &[Arc<Port>],
-        last: Option<&Passed>,
-    ) {
+    pub(crate) fn retire_graph(&self, exec: Option<Exec>, pool: PoolId, pools: &[Arc<Port>], last: Option<&Passed>) {
         let until = |port: &Port| {
             last.map(|last| {
                 if !std::ptr::eq(&raw const *last.port, port) {

@@ -1,4 +1,4 @@
-//! Kernels and streams that were given back while work could still use them.
+//! Kernels and streams that were given back while work could still use them, and stamps given back in host functions.
 //!
 //! # Protocol
 //!
@@ -13,7 +13,7 @@
 use super::Port;
 use crate::local;
 use anyaccel_engine::alloc::{Marks, PoolId};
-use anyaccel_hal::{GraphExec, Kernel, StreamId};
+use anyaccel_hal::{GraphExec, Kernel, Stamp, StreamId};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Fading {
@@ -38,6 +38,7 @@ struct Unused {
 struct State {
     kernels: Vec<Kernel>,
     streams: Vec<StreamId>,
+    stamps: Vec<Stamp>,
     unused: Vec<Unused>,
     fading: Vec<Fading>,
     spent: Vec<Spent>,
@@ -69,15 +70,22 @@ impl Port {
         self.reap();
     }
 
+    /// Forgets a stamp later. For host functions: elsewhere it goes at once.
+    pub(super) fn retire_stamp(&self, stamp: Stamp) {
+        self.retired.lock().stamps.push(stamp);
+    }
+
     /// Lets go of what can go now. Does nothing in a host function, which must not call the driver.
     pub(crate) fn reap(&self) {
         if local::in_host_fn() {
             return;
         }
         let (mut unload, mut destroy, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        let stamps;
         {
             let mut state = self.retired.lock();
             let state = &mut *state;
+            stamps = std::mem::take(&mut state.stamps);
             for raw in std::mem::take(&mut state.streams) {
                 // Without a mark (a lost device, H20) nothing is left to wait for.
                 state.fading.push(Fading { raw, last: self.raw_mark(raw).unwrap_or(0) });
@@ -119,6 +127,10 @@ impl Port {
                 // The graph was a user of it until now.
                 let _user = self.cache.forget_graph(pool);
             }
+        }
+        for stamp in stamps {
+            // SAFETY: H1: its owner is gone and put it here once.
+            unsafe { self.hal().drop_stamp(stamp) };
         }
         for kernel in unload {
             if let Some(kernels) = self.hal().kernels() {

@@ -87,7 +87,13 @@ impl Port {
     pub(crate) fn upload(&self, lane: &Lane, dst: Part<'_>, src: &Arc<HostBlock>, at: usize) -> Result<()> {
         if let Some(recording) = lane.recording() {
             let (to, from) = (Site::Device(Spot::of(&dst)), Site::host(src, at, dst.len));
-            return recording.record_transfer(self, lane, Work::Copy { dst: to, src: from, len: dst.len }, dst.block, src);
+            return recording.record_transfer(
+                self,
+                lane,
+                Work::Copy { dst: to, src: from, len: dst.len },
+                dst.block,
+                src,
+            );
         }
         dst.block.used_on(self, lane)?;
         src.used_on(lane);
@@ -133,7 +139,13 @@ impl Port {
     pub(crate) fn download(&self, lane: &Lane, dst: &Arc<HostBlock>, at: usize, src: Part<'_>) -> Result<()> {
         if let Some(recording) = lane.recording() {
             let (to, from) = (Site::host(dst, at, src.len), Site::Device(Spot::of(&src)));
-            return recording.record_transfer(self, lane, Work::Copy { dst: to, src: from, len: src.len }, src.block, dst);
+            return recording.record_transfer(
+                self,
+                lane,
+                Work::Copy { dst: to, src: from, len: src.len },
+                src.block,
+                dst,
+            );
         }
         src.block.used_on(self, lane)?;
         dst.used_on(lane);

@@ -75,8 +75,18 @@ fn every_operation_is_recorded_and_runs_at_each_replay() {
             assert_eq!(u64::from(sum.load(Ordering::Relaxed)), round);
         }
         let operations: Vec<String> = graph.nodes().unwrap().into_iter().map(|node| node.operation).collect();
-        let expected =
-            ["upload", "fill", "write", "histogram", "write", "upload", "convert", "kernel", "download", "host function"];
+        let expected = [
+            "upload",
+            "fill",
+            "write",
+            "histogram",
+            "write",
+            "upload",
+            "convert",
+            "kernel",
+            "download",
+            "host function",
+        ];
         assert_eq!(operations, expected);
         // Dropped with the graph, with what it kept.
         drop(graph);

@@ -75,7 +75,8 @@ fn the_default_stream_can_be_captured() {
 
 #[test]
 fn a_graph_of_another_runtime_knows_only_its_own_streams() {
-    let (one, two) = (Runtime::builder().backend("host").build().unwrap(), Runtime::builder().backend("host").build().unwrap());
+    let (one, two) =
+        (Runtime::builder().backend("host").build().unwrap(), Runtime::builder().backend("host").build().unwrap());
     let (a, b) = (current(&one), current(&two));
     let graph = graph(&one);
     graph.capture_begin().unwrap();

@@ -114,7 +114,8 @@ fn memory_dropped_inside_is_reused_inside_only_and_nothing_outside_shares_it() {
                     let scratch = runtime.alloc(4 * MIB)?;
                     addresses.push(scratch.address());
                     stream.fill(&scratch.all(), &[0xE0 + value])?;
-                    stream.copy(&out.slice(u64::from(value) * 16..u64::from(value) * 16 + 16)?, &scratch.slice(..16)?)?;
+                    stream
+                        .copy(&out.slice(u64::from(value) * 16..u64::from(value) * 16 + 16)?, &scratch.slice(..16)?)?;
                 }
                 Ok::<_, Error>(addresses)
             })
@@ -160,7 +161,13 @@ fn a_graph_keeps_what_it_uses_and_gives_it_back() {
                 let scratch = runtime.alloc(2 * MIB)?;
                 stream.copy(&scratch.all(), &input.all())?;
                 // SAFETY: the argument that the kernel expects.
-                unsafe { stream.launch(&kernel, anyaccel::Launch::linear(1, 1), &[anyaccel::LaunchArg::Buffer(scratch.all())])? };
+                unsafe {
+                    stream.launch(
+                        &kernel,
+                        anyaccel::Launch::linear(1, 1),
+                        &[anyaccel::LaunchArg::Buffer(scratch.all())],
+                    )?
+                };
                 stream.copy(&output.all(), &scratch.all())
             })
             .unwrap();

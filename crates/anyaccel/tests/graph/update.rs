@@ -54,7 +54,8 @@ fn values_and_buffers_change_without_a_new_capture() {
                 graph.update(&[argument(0, 1, LaunchArg::Bytes(&[1]))]),
                 graph.update(&[argument(0, 0, LaunchArg::Bytes(&ten))]),
                 graph.update(&[GraphUpdate::Buffer { old: &far, new: &a }]),
-                graph.update(&[argument(0, 1, LaunchArg::Bytes(&[7; 8])), GraphUpdate::Buffer { old: &b, new: &short }]),
+                graph
+                    .update(&[argument(0, 1, LaunchArg::Bytes(&[7; 8])), GraphUpdate::Buffer { old: &b, new: &short }]),
             ]
         };
         let [none, copy, arguments, length, form, unused, range] = told;

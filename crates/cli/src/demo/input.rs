@@ -118,3 +118,69 @@ fn standard_input() -> io::Result<File> {
     use std::os::windows::io::AsHandle;
     Ok(File::from(io::stdin().as_handle().try_clone_to_owned()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, OpenOptions};
+    use std::io::Write;
+    use std::path::PathBuf;
+
+    /// A file with this content, gone when dropped.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, content: &[u8]) -> Self {
+            let path = std::env::temp_dir().join(format!("anyaccel-input-{}-{name}", std::process::id()));
+            fs::write(&path, content).expect("a file for the test");
+            Self(path)
+        }
+
+        fn open_to_write(&self) -> File {
+            OpenOptions::new().append(true).open(&self.0).expect("the file")
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _left_behind = fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_in_chunks_and_again() {
+        let file = Scratch::new("twice", b"abcdefg");
+        let mut input = Input::open(&file.0).expect("it opens");
+        assert_eq!(input.len(), Some(7));
+        for _pass in 0..2 {
+            let mut chunk = [0; 4];
+            assert_eq!((input.read_chunk(&mut chunk).ok(), &chunk), (Some(4), b"abcd"));
+            assert_eq!((input.read_chunk(&mut chunk).ok(), &chunk[..3]), (Some(3), &b"efg"[..]));
+            assert_eq!((input.read_chunk(&mut chunk).ok(), input.position()), (Some(0), 7));
+            input.rewind().expect("it seeks");
+        }
+        assert!(!input.has_changed());
+    }
+
+    #[test]
+    fn what_is_written_behind_the_end_is_not_read() {
+        let file = Scratch::new("grows", b"abc");
+        let mut input = Input::open(&file.0).expect("it opens");
+        file.open_to_write().write_all(b"defghi").expect("it writes");
+        let mut chunk = [0; 16];
+        assert_eq!(input.read_chunk(&mut chunk).ok(), Some(3));
+        assert_eq!(input.read_chunk(&mut chunk).ok(), Some(0));
+        assert!(input.has_changed());
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error_with_both_lengths() {
+        let file = Scratch::new("shrinks", &[7; 1000]);
+        let mut input = Input::open(&file.0).expect("it opens");
+        let mut chunk = [0; 600];
+        assert_eq!(input.read_chunk(&mut chunk).ok(), Some(600));
+        file.open_to_write().set_len(700).expect("it shrinks");
+        let failure = format!("{:?}", input.read_chunk(&mut chunk).expect_err("it is shorter"));
+        assert!(failure.contains("Input") && failure.contains("from 1000 to 700 bytes"), "{failure}");
+    }
+}

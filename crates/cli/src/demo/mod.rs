@@ -25,18 +25,21 @@ const MOST_CHUNK: usize = 1 << 30;
 const LONG: &str = "\
 Streams a file in chunks through pinned host memory to a device, on several
 streams; counts there how often each byte occurs; and brings the counts back,
-copies and kernels overlapping. Then counts the file again on one thread, to check
-the result and to compare the speed. Prints the entropy in bits per byte, the
-throughput, and from events the time that each stream spent copying, counting and
-idle.
+copies and kernels overlapping. Then counts the file again on one thread, to
+check the result and to compare the speed. Prints the entropy in bits per byte,
+the throughput, and from events the time that each stream spent copying,
+counting and idle.
 
-Without --backend it uses the accelerator that anyaccel info shows as chosen; if
-there is none, the built-in host device, and says so.
+Without --backend it uses the accelerator that anyaccel info shows as chosen;
+if there is none, the built-in host device, and says so.
 
-FILE is read up to the length that it had at the start. A pipe, a FIFO or another
-input that can be read only once is counted on one thread along the way; - is
-standard input. The first pass over a file may read it from the disk, the second
-from memory: repeat the command to compare speeds.
+By default there are 4 streams; on the host device one more than cores, up to
+4.
+
+FILE is read up to the length that it had at the start. A pipe, a FIFO or
+another input that can be read only once is counted on one thread along the
+way; - is standard input. The first pass over a file may read it from the disk
+and the second from memory: repeat the command to compare speeds.
 
 Example:
   $ anyaccel demo
@@ -44,15 +47,16 @@ Example:
   $ tar c . | anyaccel demo --json - | jq .entropy_bits_per_byte
 
 JSON (schema anyaccel.demo.v1):
-  input      name, bytes, chunk_bytes, chunks
-  device     name, model, fallback (why the host device was used, or null)
+  input         name, bytes, chunk_bytes, chunks
+  device        name, model, fallback (why the host device was used although
+                nobody named it, or null)
   entropy_bits_per_byte
-  top[]      byte, count
-  pass       seconds, bytes_per_second, reading_seconds, waiting_seconds (the
-             host's), device_ms (first copy to last kernel), pinned
-  check      ok, how (second_pass or alongside), seconds, bytes_per_second, speedup
-             (null if alongside)
-  streams[]  stream, chunks, bytes, copy_ms, kernel_ms, idle_ms
+  top[]         byte, count
+  pass          seconds, bytes_per_second, reading_seconds and waiting_seconds
+                (of the host), device_ms (first copy to last kernel), pinned
+  check         ok, how (second_pass or alongside), seconds, bytes_per_second,
+                speedup (null if alongside)
+  streams[]     stream, chunks, bytes, copy_ms, kernel_ms, idle_ms
 
 Exit code: 0; 1 if the check or anything else failed; 2 for bad arguments.";
 
@@ -67,17 +71,24 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
 
-    /// How many streams, 1 to 32
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS))]
-    streams: u64,
+    /// How many streams, 1 to 32 [default: 2 to 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS))]
+    streams: Option<u64>,
 
-    /// Bytes of a chunk, also as 64KiB or 1M; at most 1GiB
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = chunk_size)]
+    /// Bytes of a chunk, at most 1GiB
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = chunk_size)]
     chunk: usize,
 
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Enough to keep a device busy while the next chunks are read. The host device counts on the cores that read too: more
+/// streams than one beyond them only push each other's chunks out of the cache.
+fn usual_streams(kind: Option<Kind>) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if kind == Some(Kind::HOST) { (cores + 1).clamp(2, 4) } else { 4 }
 }
 
 /// Bytes, maybe with a binary unit.
@@ -111,7 +122,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         output.text(&opening(&input.name, &device))?;
     }
 
-    let plan = Plan { streams: args.streams as usize, chunk: args.chunk }.fit(input.len());
+    let streams = args.streams.map_or_else(|| usual_streams(runtime.kind()), |streams| streams as usize);
+    let plan = Plan { streams, chunk: args.chunk }.fit(input.len());
     let pipeline = Pipeline::new(&runtime, plan)?;
     let mut alongside = input.len().is_none().then(Counts::new);
     let mut progress = Progress::new(input.len(), output.is_json());

@@ -127,9 +127,42 @@ fn histogram_adds(env: &Env) -> Outcome {
 /// Bytes that hold the numbers which conversions go wrong on, then random ones.
 fn interesting(dtype: DType, count: usize) -> Vec<u8> {
     const NUMBERS: [f64; 36] = [
-        0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, 3.5, -2.5, 0.1, 127.0, 128.0, 129.0, 255.0, 256.0, 257.0, -128.0,
-        -129.0, 447.0, 448.0, 464.0, 465.0, 2049.0, 2051.0, 65_504.0, 65_519.0, 65_520.0, 16_777_217.0, 2e9, 3e9, 1e19,
-        1e39, f64::INFINITY, f64::NEG_INFINITY, f64::NAN,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        3.5,
+        -2.5,
+        0.1,
+        127.0,
+        128.0,
+        129.0,
+        255.0,
+        256.0,
+        257.0,
+        -128.0,
+        -129.0,
+        447.0,
+        448.0,
+        464.0,
+        465.0,
+        2049.0,
+        2051.0,
+        65_504.0,
+        65_519.0,
+        65_520.0,
+        16_777_217.0,
+        2e9,
+        3e9,
+        1e19,
+        1e39,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
     ];
     let source: Vec<u8> = NUMBERS.iter().flat_map(|number| number.to_le_bytes()).collect();
     let size = dtype.size();
@@ -211,7 +244,8 @@ fn convert_in_chunks(env: &Env) -> Outcome {
     let stream = lab.stream()?;
     let kernel = builtin(&lab, Builtin::Convert)?;
     let dtypes: DTypeSet = lab.device(0).info().dtypes;
-    let pairs = [(DType::U16, DType::F32), (DType::F32, DType::F16), (DType::I64, DType::Bool), (DType::U8, DType::C64)];
+    let pairs =
+        [(DType::U16, DType::F32), (DType::F32, DType::F16), (DType::I64, DType::Bool), (DType::U8, DType::C64)];
     for (to, from) in pairs.into_iter().filter(|&(to, from)| dtypes.contains(to) && dtypes.contains(from)) {
         convert_once(&lab, stream, kernel, to, from, 2 * convert::CHUNK as usize + 13)?;
     }

@@ -263,7 +263,8 @@ fn gates_for_several_streams(env: &Env) -> Outcome {
         marks.push(lab.mark(stream)?);
     }
     let watched = streams.iter().zip(&marks);
-    let held = watched.clone().try_for_each(|(&stream, &mark)| lab.not_ended("H30", stream, mark, "the gate is closed"));
+    let held =
+        watched.clone().try_for_each(|(&stream, &mark)| lab.not_ended("H30", stream, mark, "the gate is closed"));
     // SAFETY: H1, as above; the gate is used no more once it is destroyed.
     unsafe {
         gates.open(gate)?;

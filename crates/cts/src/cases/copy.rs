@@ -27,8 +27,7 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 /// Lengths around the edges of machine words, lines and pages.
-const LENGTHS: [u64; 17] =
-    [1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 65, 255, 4095, 4096, 4097, 65_537, (1 << 20) + 3];
+const LENGTHS: [u64; 17] = [1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 65, 255, 4095, 4096, 4097, 65_537, (1 << 20) + 3];
 
 fn lengths_and_offsets(env: &Env) -> Outcome {
     let lab = env.lab()?;

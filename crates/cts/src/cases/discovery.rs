@@ -28,7 +28,12 @@ fn probe(env: &Env) -> Outcome {
     expect("H22", counted, "no more visible devices than present ones", format!("{first:?}"))?;
     let quiet = !(driver.fork_safe_probe() && first.started);
     expect("H22", quiet, "a fork-safe probe not to start anything", format!("{first:?}"))?;
-    expect("H22", first.absence.is_none() || first.visible == 0, "a reason only where none is visible", format!("{first:?}"))
+    expect(
+        "H22",
+        first.absence.is_none() || first.visible == 0,
+        "a reason only where none is visible",
+        format!("{first:?}"),
+    )
 }
 
 fn probe_and_start_agree(env: &Env) -> Outcome {

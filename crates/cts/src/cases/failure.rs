@@ -156,9 +156,8 @@ fn lost_ends_marks_and_waits(env: &Env) -> Outcome {
     let (lab, lose) = losable(env)?;
     let (stream, hold, mark) = held(&lab)?;
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            lab.wait_host(stream, Until::Mark(mark), Some(Instant::now() + lab.patience), WaitMode::Auto)
-        });
+        let waiter = scope
+            .spawn(|| lab.wait_host(stream, Until::Mark(mark), Some(Instant::now() + lab.patience), WaitMode::Auto));
         thread::sleep(crate::lab::MOMENT);
         lose(0);
         let waited = waiter.join().unwrap_or(Ok(Waited::TimedOut));

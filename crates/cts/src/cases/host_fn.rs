@@ -22,8 +22,7 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("host_fn.no-lock-held", &[13, 18], no_lock_held),
     Case::hal("host_fn.many", &[13], many),
     Case::hal("host_fn.cancelled/host-fn", &[13, 25], |env| cancelled(env, Delay::HostFn)),
-    Case::hal("host_fn.cancelled/gate", &[13, 25], |env| cancelled(env, Delay::Gate))
-        .needs(&[Capability::Gates]),
+    Case::hal("host_fn.cancelled/gate", &[13, 25], |env| cancelled(env, Delay::Gate)).needs(&[Capability::Gates]),
 ];
 
 /// What happened to one host function.
@@ -196,8 +195,7 @@ fn sees_and_shows_memory(env: &Env) -> Outcome {
 fn blocked_ones_stop_nothing(env: &Env, count: usize) -> Outcome {
     let lab = env.lab()?;
     let blocked = lab.streams(count)?;
-    let holds =
-        blocked.iter().map(|&stream| lab.hold_by(Delay::HostFn, stream)).collect::<Outcome<Vec<_>>>()?;
+    let holds = blocked.iter().map(|&stream| lab.hold_by(Delay::HostFn, stream)).collect::<Outcome<Vec<_>>>()?;
     let marks = blocked.iter().map(|&stream| lab.mark(stream)).collect::<Outcome<Vec<_>>>()?;
     for _ in 0..4 {
         let free = lab.stream()?;

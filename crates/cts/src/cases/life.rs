@@ -5,8 +5,8 @@ use crate::case::{Case, Outcome, expect, same, same_bytes};
 use crate::env::Env;
 use crate::lab::{Delay, Latch, MOMENT, locked};
 use anyaccel_hal::Until;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 pub(super) const CASES: &[Case] = &[
@@ -153,7 +153,12 @@ fn dropped_inside_a_host_function(env: &Env) -> Outcome {
         *locked(&slot) = Some(parts);
         hold.release()?;
         go.open();
-        expect("H25", gone.wait_for(patience), "a driver to go on the thread of its own function", "dropping it hangs")?;
+        expect(
+            "H25",
+            gone.wait_for(patience),
+            "a driver to go on the thread of its own function",
+            "dropping it hangs",
+        )?;
     }
     Ok(())
 }

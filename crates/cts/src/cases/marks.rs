@@ -42,9 +42,8 @@ fn rise_across_threads(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let stream = lab.stream()?;
     let mut all = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| (0..200).map(|_| lab.mark(stream)).collect::<Outcome<Vec<u64>>>()))
-            .collect();
+        let threads: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| (0..200).map(|_| lab.mark(stream)).collect::<Outcome<Vec<u64>>>())).collect();
         let mut all = Vec::new();
         for thread in threads {
             let marks = thread.join().unwrap_or_else(|_| Ok(Vec::new()))?;
@@ -152,7 +151,7 @@ fn reached_in_the_end(env: &Env) -> Outcome {
 fn never_fall(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let stream = lab.stream()?;
-    let region = lab.memory(1 << 16)?;
+    let region = lab.memory(64)?;
     let (over, looks) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         let watcher = scope.spawn(|| {
@@ -166,11 +165,14 @@ fn never_fall(env: &Env) -> Outcome {
             Ok(())
         });
         let work = || -> Outcome {
-            let mut rounds = 0;
-            while rounds < 300 || (looks.load(Ordering::Relaxed) < 300 && !watcher.is_finished()) {
+            // Long enough to be watched.
+            for round in 0..20_000 {
+                if round >= 300 && (looks.load(Ordering::Relaxed) >= 300 || watcher.is_finished()) {
+                    break;
+                }
                 lab.fill(stream, region, 1)?;
                 lab.mark(stream)?;
-                rounds += 1;
+                thread::yield_now();
             }
             lab.finish(stream)
         };

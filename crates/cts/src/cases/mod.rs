@@ -4,6 +4,7 @@ mod builtins;
 mod capabilities;
 mod copy;
 mod discovery;
+mod face;
 mod failure;
 mod host_fn;
 mod kernels;
@@ -16,6 +17,8 @@ mod progress;
 mod threads;
 mod time;
 mod wait_host;
+
+pub(crate) use face::{Bent, asked};
 
 use crate::case::Case;
 
@@ -40,5 +43,5 @@ const TABLE: &[&[Case]] = &[
 
 /// Every case, in the order in which they are run.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    TABLE.iter().flat_map(|cases| cases.iter())
+    TABLE.iter().chain(face::TABLE).flat_map(|cases| cases.iter())
 }

@@ -138,7 +138,9 @@ fn waits_across(env: &Env) -> Outcome {
 /// A stream made, used and waited for by three threads in turn.
 fn handed_over(env: &Env) -> Outcome {
     fn on_a_thread<T: Send>(run: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
-        thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(|_| crate::case::fail("H18", "no panic", "a panic")))
+        thread::scope(|scope| {
+            scope.spawn(run).join().unwrap_or_else(|_| crate::case::fail("H18", "no panic", "a panic"))
+        })
     }
     let lab: Lab = env.lab()?;
     let stream = on_a_thread(|| Ok(lab.stream()?))?;

@@ -127,7 +127,12 @@ fn at_its_turn(env: &Env) -> Outcome {
     lab.finish(stream)?;
     let between = lab.elapsed(0, before, after)?;
     let least = HELD.as_nanos() as i64 * 9 / 10;
-    expect("H17", between >= least, "a stamp behind a hold of 30 ms to be 27 ms later at least", format!("{between} ns"))
+    expect(
+        "H17",
+        between >= least,
+        "a stamp behind a hold of 30 ms to be 27 ms later at least",
+        format!("{between} ns"),
+    )
 }
 
 fn across_streams(env: &Env) -> Outcome {

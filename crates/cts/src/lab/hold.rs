@@ -2,7 +2,7 @@
 
 use super::{Lab, Stream, locked};
 use crate::case::{Outcome, expect, skip};
-use anyaccel_hal::{Device, Gate, HostStatus};
+use anyaccel_hal::{Device, Gate, HostStatus, StreamId};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -34,24 +34,17 @@ impl Lab {
     pub(crate) fn hold_by(&self, delay: Delay, stream: Stream) -> Outcome<Hold> {
         match delay {
             Delay::Gate => {
-                let device = self.devices[stream.device].clone();
-                let Some(gates) = device.gates() else { return skip("no gates") };
-                let gate = gates.create()?;
-                // SAFETY: H1, the gate was made by that device, and the stream is the lab's.
-                let waits = unsafe { gates.wait(stream.id, gate) };
-                let hold = Hold(Kind::Gate { device: device.clone(), gate, open: false });
-                waits?;
-                Ok(hold)
+                // SAFETY: H1, the stream is that device's.
+                unsafe { Hold::gate(&self.devices[stream.device], stream.id) }
             }
             Delay::HostFn => {
-                let latch = Arc::new(Latch::default());
-                let inside = latch.clone();
+                let (hold, inside) = Hold::latch();
                 self.call(stream, move |status| {
                     if status == HostStatus::Run {
                         inside.wait();
                     }
                 })?;
-                Ok(Hold(Kind::HostFn(latch)))
+                Ok(hold)
             }
         }
     }
@@ -89,6 +82,25 @@ impl Lab {
 }
 
 impl Hold {
+    /// Holds a stream up by a gate.
+    ///
+    /// # Safety
+    /// H1: the stream is that device's and live.
+    pub(crate) unsafe fn gate(device: &Arc<dyn Device>, stream: StreamId) -> Outcome<Hold> {
+        let Some(gates) = device.gates() else { return skip("no gates") };
+        let gate = gates.create()?;
+        let hold = Hold(Kind::Gate { device: device.clone(), gate, open: false });
+        // SAFETY: H1, the gate was just made by that device, and the stream is the caller's promise.
+        unsafe { gates.wait(stream, gate) }?;
+        Ok(hold)
+    }
+
+    /// A hold, and what a function that is to hold its stream up waits for.
+    pub(crate) fn latch() -> (Hold, Arc<Latch>) {
+        let latch = Arc::new(Latch::default());
+        (Hold(Kind::HostFn(latch.clone())), latch)
+    }
+
     /// Lets the stream go on.
     pub(crate) fn release(mut self) -> Outcome {
         self.open()

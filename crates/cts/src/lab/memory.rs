@@ -2,7 +2,9 @@
 
 use super::{Lab, Stream, locked};
 use crate::case::Outcome;
-use anyaccel_hal::{Arg, Device, End, Fault, HostPtr, Kernel, KernelSource, Launch, Mem, Pattern, Place, Range, Segment};
+use anyaccel_hal::{
+    Arg, Device, End, Fault, HostPtr, Kernel, KernelSource, Launch, Mem, Pattern, Place, Range, Segment,
+};
 use std::sync::Arc;
 
 /// Memory as an argument of a kernel.
@@ -145,7 +147,10 @@ impl Kept {
 /// `len` bytes that repeat with no short period, other ones for each `salt`.
 pub(crate) fn bytes(salt: u64, len: usize) -> Vec<u8> {
     let mut random = crate::random::Random::new(salt);
-    let mut made: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut made = vec![0; len.next_multiple_of(8)];
+    for word in made.as_chunks_mut().0 {
+        *word = random.next().to_le_bytes();
+    }
     made.truncate(len);
     made
 }
@@ -263,7 +268,9 @@ impl Lab {
     pub(crate) fn copy_on_host(&self, stream: Stream, dst: Host, src: Host) -> Result<(), Fault> {
         assert_eq!(dst.len, src.len, "a case copies between lengths");
         // SAFETY: H1 and H5, see the module.
-        unsafe { self.device(stream.device).copy(stream.id, dst.end(stream.device), src.end(stream.device), dst.len as u64) }
+        unsafe {
+            self.device(stream.device).copy(stream.id, dst.end(stream.device), src.end(stream.device), dst.len as u64)
+        }
     }
 
     /// A copy from another device, on a stream of the destination.
@@ -278,7 +285,7 @@ impl Lab {
     pub(crate) fn fill_with(&self, stream: Stream, dst: Region, pattern: &[u8]) -> Result<(), Fault> {
         let made = Pattern::new(pattern).unwrap_or_else(|| panic!("a case fills with {} bytes", pattern.len()));
         let size = pattern.len() as u64;
-        let fits = dst.place.offset % size == 0 && dst.len % size == 0;
+        let fits = dst.place.offset.is_multiple_of(size) && dst.len.is_multiple_of(size);
         assert!(fits, "a case fills off its pattern's alignment");
         // SAFETY: H1, H4 and H14, see the module.
         unsafe { self.device(stream.device).fill(stream.id, dst.place, made, dst.len) }

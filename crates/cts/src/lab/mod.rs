@@ -15,9 +15,7 @@ pub(crate) use hold::{Delay, Hold, Latch};
 pub(crate) use memory::{Host, Region, arg, bytes};
 
 use crate::case::{Outcome, fail};
-use anyaccel_hal::{
-    Device, Driver, Fault, HostFn, HostStatus, Mark, Stamp, StreamId, Until, WaitMode, Waited,
-};
+use anyaccel_hal::{Device, Driver, Fault, HostFn, HostStatus, Mark, Stamp, StreamId, Until, WaitMode, Waited};
 use memory::Kept;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -182,11 +180,7 @@ impl Lab {
 
     // Host functions
 
-    pub(crate) fn call(
-        &self,
-        stream: Stream,
-        function: impl FnMut(HostStatus) + Send + 'static,
-    ) -> Result<(), Fault> {
+    pub(crate) fn call(&self, stream: Stream, function: impl FnMut(HostStatus) + Send + 'static) -> Result<(), Fault> {
         // SAFETY: H1, see the module; H13, HostFn::new contains panics and no case calls the driver inside.
         unsafe { self.device(stream.device).host_call(stream.id, HostFn::new(function)) }
     }

@@ -3,8 +3,8 @@
 use anyaccel_cts::{Options, Subject, run, subjects};
 use anyaccel_hal::{
     Absence, Arg, Check, Device, DeviceInfo, Driver, End, Fault, Gate, Gates, GatesLimits, HostFn, HostPtr, Kernel,
-    Kernels, Kind, Launch, Mark, Mem, MemoryInfo, Pattern, Peers, PeersLimits, Pinned, PinnedLimits, Place, Probe, Range,
-    Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory, VirtualMemoryLimits, WaitMode, Waited,
+    Kernels, Kind, Launch, Mark, Mem, MemoryInfo, Pattern, Peers, PeersLimits, Pinned, PinnedLimits, Place, Probe,
+    Range, Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory, VirtualMemoryLimits, WaitMode, Waited,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,7 +2,9 @@
 
 use crate::frame::{Defect, locked};
 use crate::mutants;
-use anyaccel_hal::{Device, End, Fault, FaultKind, Gate, HostFn, Mark, Pattern, Place, Stamp, StreamId, Until, WaitMode, Waited};
+use anyaccel_hal::{
+    Device, End, Fault, FaultKind, Gate, HostFn, Mark, Pattern, Place, Stamp, StreamId, Until, WaitMode, Waited,
+};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -238,45 +240,29 @@ impl Defect for NoProgress {
     }
 }
 
+/// Another answer than the good device's.
 macro_rules! elapsed {
-    ($defect:ident, |$self:ident, $good:ident, $from:ident, $to:ident| $body:expr) => {
+    ($defect:ident, $answer:expr) => {
+        #[derive(Default)]
+        struct $defect;
+
         impl Defect for $defect {
-            unsafe fn elapsed_ns(&$self, $good: &dyn Device, $from: Stamp, $to: Stamp) -> Result<i64, Fault> {
-                $body
+            unsafe fn elapsed_ns(&self, good: &dyn Device, from: Stamp, to: Stamp) -> Result<i64, Fault> {
+                // SAFETY: forwarded.
+                let right = unsafe { good.elapsed_ns(from, to) };
+                ($answer)(right)
             }
         }
     };
 }
 
-#[derive(Default)]
-struct Constant;
+type Elapsed = Result<i64, Fault>;
 
-// SAFETY: forwarded.
-elapsed!(Constant, |self, good, from, to| unsafe { good.elapsed_ns(from, to) }.map(|_| 0));
-
-#[derive(Default)]
-struct Reversed;
-
-// SAFETY: forwarded.
-elapsed!(Reversed, |self, good, from, to| unsafe { good.elapsed_ns(to, from) });
-
-#[derive(Default)]
-struct Absolute;
-
-// SAFETY: forwarded.
-elapsed!(Absolute, |self, good, from, to| unsafe { good.elapsed_ns(from, to) }.map(i64::abs));
-
-#[derive(Default)]
-struct Microseconds;
-
-// SAFETY: forwarded.
-elapsed!(Microseconds, |self, good, from, to| unsafe { good.elapsed_ns(from, to) }.map(|ns| ns / 1000));
-
-#[derive(Default)]
-struct AlwaysReady;
-
-// SAFETY: forwarded.
-elapsed!(AlwaysReady, |self, good, from, to| match unsafe { good.elapsed_ns(from, to) } {
+elapsed!(Constant, |right: Elapsed| right.map(|_| 0));
+elapsed!(Reversed, |right: Elapsed| right.map(|ns| -ns));
+elapsed!(Absolute, |right: Elapsed| right.map(i64::abs));
+elapsed!(Microseconds, |right: Elapsed| right.map(|ns| ns / 1000));
+elapsed!(AlwaysReady, |right: Elapsed| match right {
     Err(fault) if fault.kind == FaultKind::NotReady => Ok(0),
     other => other,
 });

@@ -2,7 +2,9 @@
 
 use crate::frame::{Defect, locked};
 use crate::mutants;
-use anyaccel_hal::{Device, Fault, FaultKind, Gate, Gates, HostPtr, Mem, Pinned, Range, Segment, StreamId, VirtualMemory};
+use anyaccel_hal::{
+    Device, Fault, FaultKind, Gate, Gates, HostPtr, Mem, Pinned, Range, Segment, StreamId, VirtualMemory,
+};
 use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -216,18 +216,20 @@ write!(LateWrite, |self, good, stream, dst, bytes| {
 #[derive(Default)]
 struct CutWrite;
 
-// SAFETY: a part of what was asked.
-write!(CutWrite, |self, good, stream, dst, bytes| unsafe {
-    good.write(stream, dst, &bytes[..bytes.len().min(32)])
+write!(CutWrite, |self, good, stream, dst, bytes| {
+    // SAFETY: a part of what was asked.
+    unsafe { good.write(stream, dst, &bytes[..bytes.len().min(32)]) }
 });
 
 #[derive(Default)]
 struct LongWrite;
 
-// SAFETY: what was asked, in pieces.
-write!(LongWrite, |self, good, stream, dst, bytes| bytes.chunks(64).enumerate().try_for_each(|(at, piece)| unsafe {
-    good.write(stream, dst.add(64 * at as u64), piece)
-}));
+write!(LongWrite, |self, good, stream, dst, bytes| {
+    bytes.chunks(64).enumerate().try_for_each(|(at, piece)| {
+        // SAFETY: what was asked, in pieces.
+        unsafe { good.write(stream, dst.add(64 * at as u64), piece) }
+    })
+});
 
 /// A refused write is remembered, and done in place of the next one.
 #[derive(Default)]
@@ -284,7 +286,7 @@ struct TurnedPattern;
 
 fill!(TurnedPattern, |self, good, stream, dst, pattern, len| {
     let mut bytes = pattern.bytes().to_vec();
-    if dst.offset % 32 != 0 {
+    if !dst.offset.is_multiple_of(32) {
         bytes.rotate_left(1);
     }
     // SAFETY: forwarded.
@@ -382,9 +384,8 @@ fn upper_halves(group: &WorkGroup, args: &[KernelArg]) {
 
 launch!(TruncatingConversion, |self, good, stream, kernel, launch, args| {
     let to_bf16 = args.iter().any(|arg| match arg {
-        Arg::Bytes(params) => convert::Params::from_bytes(params).is_ok_and(|params| {
-            params.src_dtype() == Ok(DType::F32) && params.dst_dtype() == Ok(DType::Bf16)
-        }),
+        Arg::Bytes(params) => convert::Params::from_bytes(params)
+            .is_ok_and(|params| params.src_dtype() == Ok(DType::F32) && params.dst_dtype() == Ok(DType::Bf16)),
         _ => false,
     });
     match good.kernels() {

@@ -15,6 +15,8 @@ const CHAIN: u32 = 12;
 const NODE: u32 = 1 << 31;
 const COUNT: u32 = 27;
 const INDEX: u32 = (1 << COUNT) - 1;
+/// A chain of one block.
+const ALONE: u32 = 1 << COUNT;
 
 /// An entry is empty (0), a chain (its length and first block) or, with the top bit, a node.
 type Entry = u32;
@@ -53,11 +55,17 @@ fn step(addr: u64, depth: u32) -> usize {
 }
 
 impl AddressTable {
+    #[inline(always)]
     fn region(&mut self, addr: u64) -> Option<usize> {
         let key = addr >> REGION;
         if self.regions.get(self.last).is_some_and(|r| r.key == key) {
             return Some(self.last);
         }
+        self.other_region(key)
+    }
+
+    #[cold]
+    fn other_region(&mut self, key: u64) -> Option<usize> {
         let at = self.regions.binary_search_by_key(&key, |r| r.key).ok()?;
         self.last = at;
         Some(at)
@@ -77,19 +85,33 @@ impl AddressTable {
         }
     }
 
+    #[inline(always)]
     pub(super) fn insert(&mut self, arena: &mut Arena, id: u32) {
         let addr = arena[id].addr;
         let region = match self.region(addr) {
             Some(region) => region,
-            None => {
-                let key = addr >> REGION;
-                let at = self.regions.partition_point(|r| r.key < key);
-                self.regions.insert(at, Region { key, blocks: 0, pages: vec![0; PAGES].into_boxed_slice() });
-                at
-            }
+            None => self.add_region(addr >> REGION),
         };
         self.regions[region].blocks += 1;
-        let mut place = Place::Page(region, (addr >> PAGE) as usize & (PAGES - 1));
+        let page = (addr >> PAGE) as usize & (PAGES - 1);
+        let entry = &mut self.regions[region].pages[page];
+        if *entry == 0 {
+            *entry = ALONE | id;
+            arena[id].chain = NIL;
+            return;
+        }
+        self.insert_among(arena, id, Place::Page(region, page));
+    }
+
+    #[cold]
+    fn add_region(&mut self, key: u64) -> usize {
+        let at = self.regions.partition_point(|r| r.key < key);
+        self.regions.insert(at, Region { key, blocks: 0, pages: vec![0; PAGES].into_boxed_slice() });
+        at
+    }
+
+    fn insert_among(&mut self, arena: &mut Arena, id: u32, mut place: Place) {
+        let addr = arena[id].addr;
         let mut depth = 0;
         loop {
             let entry = self.get(place);
@@ -138,6 +160,7 @@ impl AddressTable {
         }
     }
 
+    #[inline(always)]
     pub(super) fn find(&mut self, arena: &Arena, addr: u64) -> Option<u32> {
         let region = self.region(addr)?;
         let mut entry = self.regions[region].pages[(addr >> PAGE) as usize & (PAGES - 1)];
@@ -156,11 +179,26 @@ impl AddressTable {
         None
     }
 
+    #[inline(always)]
     pub(super) fn remove(&mut self, arena: &mut Arena, id: u32) {
         let addr = arena[id].addr;
         let Some(region) = self.region(addr) else { return };
         self.regions[region].blocks -= 1;
-        let mut place = Place::Page(region, (addr >> PAGE) as usize & (PAGES - 1));
+        let page = (addr >> PAGE) as usize & (PAGES - 1);
+        let entry = &mut self.regions[region].pages[page];
+        if *entry == ALONE | id {
+            *entry = 0;
+        } else {
+            self.remove_among(arena, id, Place::Page(region, page));
+        }
+        if self.regions[region].blocks == 0 && self.regions.len() > 8 {
+            self.regions.remove(region);
+            self.last = 0;
+        }
+    }
+
+    fn remove_among(&mut self, arena: &mut Arena, id: u32, mut place: Place) {
+        let addr = arena[id].addr;
         let mut depth = 0;
         let mut entry = self.get(place);
         while entry & NODE != 0 {
@@ -190,10 +228,6 @@ impl AddressTable {
             }
             arena[before].chain = next;
             self.set(place, entry - (1 << COUNT));
-        }
-        if self.regions[region].blocks == 0 && self.regions.len() > 8 {
-            self.regions.remove(region);
-            self.last = 0;
         }
     }
 

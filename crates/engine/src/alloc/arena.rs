@@ -184,7 +184,8 @@ impl Arena {
         self.live -= 1;
     }
 
-    /// Is there room for two more records (what one request can need)? Indices have 27 bits in the address table.
+    /// Is there room for more records? Indices have 27 bits in the address table; when they run out, blocks stay whole.
+    #[inline(always)]
     pub(super) fn has_room(&self) -> bool {
         self.live < (1 << 27) - 16
     }

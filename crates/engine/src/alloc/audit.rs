@@ -96,7 +96,7 @@ impl Heap {
     fn audit_lists(&self) -> Result<(), String> {
         let mut waiting = std::collections::BTreeMap::new();
         for (slot, queue) in self.queues.iter().enumerate() {
-            let bit = super::heap::bit(slot as u32);
+            let bit = super::slots::bit(slot as u32);
             hold!(queue.is_empty() || self.waiting & bit != 0, "queue {slot} is not noted as waiting");
             hold!(queue.iter().is_sorted_by_key(|e| e.0), "a queue is out of order: {queue:?}");
             for (_, id) in queue {

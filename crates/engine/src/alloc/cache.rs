@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::heap::{DENSE, Heap, bit};
+use super::heap::Heap;
 use super::miss::Request;
 use super::oom::{AllocError, Observer};
 use super::pending::Done;
@@ -12,6 +12,7 @@ use super::policy::{Departures, MAX_REQUEST, Rules, SMALL_LIMIT, fraction_limit}
 use super::pools::{Pool, PoolError, PoolId, Scope};
 use super::ports::{DeviceMemory, PortError, Ports};
 use super::settings::Settings;
+use super::slots::{DENSE, bit};
 use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
 

@@ -7,7 +7,7 @@ use super::arena::{Block, Life, NIL};
 use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::miss::{Attempt, Request};
-use super::oom::AllocError;
+use super::oom::{AllocError, Cause};
 use super::ports::{PortError, Virtual};
 
 impl Heap {
@@ -88,12 +88,12 @@ impl DeviceCache {
         request: &Request,
     ) -> (Guard<'a>, Attempt) {
         let failed = |call, fault| match fault {
-            PortError::OutOfMemory => Attempt::Full,
+            PortError::OutOfMemory => Attempt::Full(Cause::Device),
             fault => Attempt::Failed(AllocError::Port { device: self.device, call, fault }),
         };
         let Request { shelf, kind, rounded, .. } = *request;
         if rounded > heap.total && heap.departures.impossible_reserves_nothing {
-            return (heap, Attempt::Full);
+            return (heap, Attempt::Full(Cause::Device));
         }
         let mut seek = true;
         let mut seeks = 0;
@@ -104,7 +104,7 @@ impl DeviceCache {
                 seeks += 1;
                 if seeks > 16 {
                     // Other threads are always faster: there is no room to speak of.
-                    return (heap, Attempt::Full);
+                    return (heap, Attempt::Full(Cause::Device));
                 }
                 let start = match heap.growing_point(shelf, rounded) {
                     Some(start) => start,
@@ -163,7 +163,7 @@ impl DeviceCache {
                     let since = heap.arena[have].requested;
                     heap.settle_mapped(have, Some(since));
                 }
-                return (heap, Attempt::Full);
+                return (heap, Attempt::Full(Cause::Budget));
             }
             heap.unlist_unmapped(target);
             heap.arena[target].life = Life::Busy;

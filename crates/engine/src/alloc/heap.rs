@@ -10,53 +10,15 @@ use super::pools::{NO_SHELF, Pool, PoolId, Scope};
 use super::ports::RawSegment;
 use super::settings::Settings;
 use super::shelf::Shelf;
+use super::slots::{DENSE, Streams, bit};
 use super::stats::PoolStat;
 use super::{Allocation, Handle};
-
-/// Stream slots that have a bit of their own in a block's uses; the top bit stands for all slots beyond them.
-pub(super) const DENSE: u32 = 63;
-pub(super) const BEYOND: u64 = 1 << DENSE;
 
 /// A segment, or a range of address space that growable segments are mapped into.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seg {
     pub(super) raw: RawSegment,
     pub(super) unit: u64,
-}
-
-/// Dense numbers for streams, in the order in which they are first seen.
-#[derive(Debug, Default)]
-pub(super) struct Streams {
-    ids: Vec<u64>,
-    slots: HashMap<u64, u32>,
-}
-
-impl Streams {
-    pub(super) fn slot(&mut self, stream: u64) -> u32 {
-        // Most devices have few streams in use: a scan of a line or two beats hashing.
-        if let Some(slot) = self.ids.iter().take(16).position(|&id| id == stream) {
-            return slot as u32;
-        }
-        let next = self.ids.len() as u32;
-        let slot = *self.slots.entry(stream).or_insert(next);
-        if slot == next {
-            self.ids.push(stream);
-        }
-        slot
-    }
-
-    pub(super) fn id(&self, slot: u32) -> u64 {
-        self.ids[slot as usize]
-    }
-
-    pub(super) fn len(&self) -> u32 {
-        self.ids.len() as u32
-    }
-}
-
-/// The bit of a slot in a block's uses.
-pub(super) fn bit(slot: u32) -> u64 {
-    1 << slot.min(DENSE)
 }
 
 /// Everything about one device that the lock guards.
@@ -91,6 +53,8 @@ pub(super) struct Heap {
     pub(super) rules: Rules,
     pub(super) departures: Departures,
     pub(super) total: u64,
+    /// The backend can map memory piece by piece.
+    pub(super) can_grow: bool,
     /// From the fraction.
     pub(super) limit: Option<u64>,
     /// In bytes.
@@ -131,6 +95,7 @@ impl Heap {
             settings,
             departures,
             total,
+            can_grow,
             limit: None,
             budget: None,
             in_flight: 0,
@@ -325,7 +290,7 @@ impl Heap {
         let counted = flags & GROWABLE == 0;
         let was_split = prev != NIL || next != NIL;
         let mut size = whole;
-        if self.rules.splits(kind, whole, rounded) {
+        if self.rules.splits(kind, whole, rounded) && self.arena.has_room() {
             size = rounded;
             let high = self.arena.cut(id, rounded, Life::Free);
             self.shelve(high);
@@ -366,11 +331,17 @@ impl Heap {
     }
 
     /// The live block that starts at an address.
+    #[inline(always)]
     pub(super) fn live_at(&mut self, addr: u64) -> Option<u32> {
-        if let Some(id) = self.addresses.find(&self.arena, addr) {
-            return Some(id);
+        match self.addresses.find(&self.arena, addr) {
+            Some(id) => Some(id),
+            None => self.scan_for(addr),
         }
-        // Handed out by handle: not in the table. Rare, so a scan will do.
+    }
+
+    /// A block handed out by handle is not in the table. To name it by address is rare, so a scan will do.
+    #[cold]
+    fn scan_for(&self, addr: u64) -> Option<u32> {
         self.arena.iter().find(|(_, b)| b.addr == addr && b.life == Life::Active).map(|(id, _)| id)
     }
 
@@ -391,7 +362,8 @@ impl Heap {
         }
         let shelf = self.arena[id].shelf as usize;
         let slot = self.shelves[shelf].slot;
-        if slot < DENSE { uses & !bit(slot) } else { uses }
+        let own = if slot < DENSE { bit(slot) } else { 0 };
+        uses & self.streams.known() & !own
     }
 
     /// Second half: really free. Merges with free neighbours and goes back on the shelf.

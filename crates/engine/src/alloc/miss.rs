@@ -24,8 +24,8 @@ pub(super) struct Request {
 pub(super) enum Attempt {
     /// A block that fits, on no shelf.
     Got(u32),
-    /// No room, or a limit is in the way.
-    Full,
+    /// There is no room, or a limit is in the way.
+    Full(Cause),
     /// `throw_on_cudamalloc_oom`: the request is to fail at once.
     Rejected,
     /// The device failed otherwise.
@@ -58,9 +58,9 @@ impl DeviceCache {
             }
             Attempt::Failed(error) => return Err(error),
             Attempt::Rejected => Cause::Rejected,
-            Attempt::Full => {
+            Attempt::Full(cause) => {
                 heap.counters.ooms += 1;
-                heap.limit_in_the_way(request.segment)
+                cause
             }
         };
         heap.erase_pool_if_empty(pool);
@@ -77,7 +77,7 @@ impl DeviceCache {
         }
         let mut attempt;
         (heap, attempt) = self.attempt(heap, request, false);
-        if let Attempt::Full = attempt
+        if let Attempt::Full(_) = attempt
             && heap.rules.max_split != u64::MAX
             && !(heap.capturing() && heap.departures.capture_frees_nothing)
         {
@@ -87,13 +87,13 @@ impl DeviceCache {
                 (heap, attempt) = self.attempt(heap, request, false);
             }
         }
-        if let Attempt::Full = attempt
+        if let Attempt::Full(_) = attempt
             && !heap.capturing()
         {
             heap = self.release_unused(heap, &mut fault);
             (heap, attempt) = self.attempt(heap, request, true);
         }
-        if let Attempt::Full = attempt
+        if let Attempt::Full(_) = attempt
             && heap.departures.search_before_failing
         {
             // Waiting for pending uses may have freed a block that fits, though its segment could not be given back.
@@ -105,7 +105,7 @@ impl DeviceCache {
         }
         match (attempt, fault) {
             // The device refused to take something back, which may be why there is no room.
-            (Attempt::Full, Some(fault)) => {
+            (Attempt::Full(_), Some(fault)) => {
                 let error = AllocError::Port { device: self.device, call: "free", fault };
                 (heap, Attempt::Failed(error))
             }
@@ -118,10 +118,15 @@ impl DeviceCache {
         if retry {
             heap.counters.retries += 1;
         }
+        let growable = self.ports.growable.as_ref().filter(|_| heap.rules.growable);
         // What other threads are about to add counts too, or two of them could pass the limit together.
         let wanted = heap.counters.reserved_now() + heap.in_flight + request.segment;
-        if heap.cap().is_some_and(|cap| wanted > cap) {
-            return (heap, Attempt::Full);
+        // A growable segment takes what it lacks in units, and is held to the budget at each mapping.
+        if growable.is_none() && heap.budget.is_some_and(|cap| wanted > cap) {
+            return (heap, Attempt::Full(Cause::Budget));
+        }
+        if heap.limit.is_some_and(|cap| wanted > cap) {
+            return (heap, Attempt::Full(Cause::Fraction));
         }
         if heap.settings.throw_on_cudamalloc_oom
             && wanted > share(heap.settings.per_process_memory_fraction, heap.total)
@@ -129,9 +134,7 @@ impl DeviceCache {
             heap.counters.rejections += 1;
             return (heap, Attempt::Rejected);
         }
-        if heap.rules.growable
-            && let Some(growable) = &self.ports.growable
-        {
+        if let Some(growable) = growable {
             return self.grow(heap, growable.as_ref(), request);
         }
         let before = heap.counters.ended();
@@ -157,7 +160,7 @@ impl DeviceCache {
                         return (heap, Attempt::Got(id));
                     }
                 }
-                (heap, Attempt::Full)
+                (heap, Attempt::Full(Cause::Device))
             }
             Err(fault) => (heap, Attempt::Failed(AllocError::Port { device: self.device, call: "alloc", fault })),
         }

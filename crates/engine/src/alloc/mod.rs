@@ -50,6 +50,7 @@ mod ports;
 pub mod replay;
 mod settings;
 mod shelf;
+mod slots;
 mod snapshot;
 mod stats;
 mod summary;

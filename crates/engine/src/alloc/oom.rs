@@ -177,17 +177,6 @@ impl fmt::Display for OutOfMemory {
 }
 
 impl Heap {
-    pub(super) fn limit_in_the_way(&self, segment: u64) -> Cause {
-        let over = |cap: Option<u64>| cap.is_some_and(|cap| self.counters.reserved_now() + segment > cap);
-        if over(self.budget) {
-            Cause::Budget
-        } else if over(self.limit) {
-            Cause::Fraction
-        } else {
-            Cause::Device
-        }
-    }
-
     pub(super) fn out_of_memory(&self, device: u32, request: &Request, cause: Cause) -> OutOfMemory {
         let allocated = self.counters.allocated_now();
         let pending = self.counters.pending_now();
@@ -266,13 +255,18 @@ impl Heap {
         }
         if report.unused >= request.rounded {
             if report.largest_free >= request.rounded && !self.is_own(request) {
-                out.push("A free run that is large enough belongs to another stream or pool: allocate on the stream that freed it.".to_owned());
+                out.push(
+                    "A free run that is large enough belongs to another stream or pool: allocate on the stream that \
+                     freed it."
+                        .to_owned(),
+                );
+                return out;
             }
-            if !self.settings.expandable_segments {
+            if !self.settings.expandable_segments && self.can_grow {
                 out.push(
                     "The unused memory is in pieces: expandable_segments:True lets segments grow instead.".to_owned(),
                 );
-            } else if !self.rules.growable {
+            } else if self.settings.expandable_segments && !self.can_grow {
                 out.push(
                     "expandable_segments:True has no effect, since this backend can't map memory piece by piece."
                         .to_owned(),

@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 
 use super::arena::Life;
 use super::cache::{DeviceCache, Guard};
-use super::heap::{BEYOND, DENSE, Heap, bit};
+use super::heap::Heap;
 use super::oom::AllocError;
 use super::ports::PortError;
+use super::slots::{BEYOND, DENSE, bit};
 
 /// Answers of up to eight streams, collected before the lock is taken.
 #[derive(Default)]

@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::thread::ThreadId;
 
-use super::arena::NIL;
-
 /// Name of a private pool. Graph captures and `MemPool`s use the two halves as PyTorch does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(pub u64, pub u64);
@@ -109,5 +107,3 @@ pub(super) struct Pool {
     /// The entry was erased and may be used anew.
     pub(super) gone: bool,
 }
-
-const _: () = assert!(NIL == 0);

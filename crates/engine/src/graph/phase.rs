@@ -81,15 +81,7 @@ mod tests {
         use Phase::*;
         let table: [(Call, [Result<Phase, Illegal>; 4]); 7] = [
             (Begin, [Ok(Capturing), Err(Illegal::AlreadyCapturing), Err(Illegal::HasGraph), Err(Illegal::HasGraph)]),
-            (
-                End,
-                [
-                    Err(Illegal::NotCapturing),
-                    Ok(Captured),
-                    Err(Illegal::NotCapturing),
-                    Err(Illegal::NotCapturing),
-                ],
-            ),
+            (End, [Err(Illegal::NotCapturing), Ok(Captured), Err(Illegal::NotCapturing), Err(Illegal::NotCapturing)]),
             (Abort, [Ok(Idle), Ok(Idle), Ok(Captured), Ok(Instantiated)]),
             (
                 Instantiate,

@@ -68,11 +68,6 @@ impl Plan {
                 mark: marked[node as usize],
             }
         });
-        Self {
-            steps: steps.collect(),
-            lanes: program.lanes().len() as u32,
-            marks,
-            ends: waits(program.ends(), 0),
-        }
+        Self { steps: steps.collect(), lanes: program.lanes().len() as u32, marks, ends: waits(program.ends(), 0) }
     }
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyaccel_engine::alloc::{
-    Departures, DeviceCache, DeviceMemory, Marks, PortError, Ports, RawSegment, Segments, Settings, Virtual,
+    AllocError, Allocation, Departures, DeviceCache, DeviceMemory, Marks, OutOfMemory, PortError, Ports, RawSegment,
+    Segments, Settings, Virtual,
 };
 
 pub const MIB: u64 = 1 << 20;
@@ -225,5 +226,23 @@ impl Marks for TestDevice {
             entry.1 = entry.1.max(mark);
         }
         Ok(())
+    }
+}
+
+pub fn take(cache: &DeviceCache, size: u64, stream: u64) -> Allocation {
+    let block = cache.alloc(size, stream).unwrap().unwrap();
+    cache.audit().unwrap();
+    block
+}
+
+pub fn free(cache: &DeviceCache, block: Allocation) {
+    cache.free(block.handle).unwrap();
+    cache.audit().unwrap();
+}
+
+pub fn oom(result: Result<Option<Allocation>, AllocError>) -> Box<OutOfMemory> {
+    match result {
+        Err(AllocError::OutOfMemory(report)) => report,
+        other => panic!("expected out of memory, got {other:?}"),
     }
 }

@@ -7,28 +7,44 @@ use super::{Axis, Block, Counter, MULTIPLIER, ROUNDS, keys, portable};
 use std::arch::x86_64::*;
 
 const LANES: usize = 4;
+/// Doublewords 0, 0, 2, 2 of each 128 bits.
+const LOW: i32 = 0b10_10_00_00;
 
+/// The moving word of the counter does not carry.
 #[target_feature(enable = "avx2,f16c,fma")]
 pub(super) fn blocks(seed: u64, first: Counter, axis: Axis, out: &mut [Block]) {
+    match axis {
+        Axis::Low => run::<0>(seed, first, axis, out),
+        Axis::High => run::<2>(seed, first, axis, out),
+    }
+}
+
+/// Word `MOVING` of the counter moves. The other three are the same for all blocks, and so is much of the first two
+/// rounds, which the compiler takes out of the loop.
+#[inline]
+#[target_feature(enable = "avx2,f16c,fma")]
+fn run<const MOVING: u8>(seed: u64, first: Counter, axis: Axis, out: &mut [Block]) {
     let keys = keys(seed).map(|[a, b]| [_mm256_set1_epi64x(a.into()), _mm256_set1_epi64x(b.into())]);
     // Which block each lane computes, so that interleaving neighbours within 128 bits puts the blocks in order.
     let order = _mm256_setr_epi64x(0, 2, 1, 3);
-    let (moving, fixed) = match axis {
-        Axis::Low => (first.low, first.high),
-        Axis::High => (first.high, first.low),
-    };
-    let mut moving = _mm256_add_epi64(_mm256_set1_epi64x(moving as i64), order);
-    let fixed = _mm256_set1_epi64x(fixed as i64);
-    let step = _mm256_set1_epi64x(LANES as i64);
+    let word = |half: u64| _mm256_set1_epi64x(half as i64);
+    let [mut low, low_upper, mut high, high_upper] =
+        [first.low, first.low >> 32, first.high, first.high >> 32].map(word);
+    if MOVING == 0 {
+        low = _mm256_add_epi64(low, order);
+    } else {
+        high = _mm256_add_epi64(high, order);
+    }
+    let step = word(LANES as u64);
     let (groups, tail) = out.as_chunks_mut::<LANES>();
     let done = groups.len() * LANES;
     for group in groups {
-        let (low, high) = match axis {
-            Axis::Low => (moving, fixed),
-            Axis::High => (fixed, moving),
-        };
-        let [a, b] = rounds(&keys, [low, _mm256_srli_epi64::<32>(low), high, _mm256_srli_epi64::<32>(high)]);
-        moving = _mm256_add_epi64(moving, step);
+        let [a, b] = rounds(&keys, [low, low_upper, high, high_upper]);
+        if MOVING == 0 {
+            low = _mm256_add_epi64(low, step);
+        } else {
+            high = _mm256_add_epi64(high, step);
+        }
         // SAFETY: K2, 4 blocks of 16 bytes are two vectors.
         unsafe {
             let place = group.as_mut_ptr().cast::<__m256i>();
@@ -53,8 +69,9 @@ fn rounds(keys: &[[__m256i; 2]; ROUNDS], mut words: [__m256i; 4]) -> [__m256i; 2
             a,
         ];
     }
-    let first = _mm256_blend_epi32::<0xaa>(words[0], _mm256_slli_epi64::<32>(words[1]));
-    let second = _mm256_blend_epi32::<0xaa>(words[2], _mm256_slli_epi64::<32>(words[3]));
+    // The lower half of each lane of the one, put over the upper half of the other.
+    let first = _mm256_blend_epi32::<0xaa>(words[0], _mm256_shuffle_epi32::<LOW>(words[1]));
+    let second = _mm256_blend_epi32::<0xaa>(words[2], _mm256_shuffle_epi32::<LOW>(words[3]));
     // Within 128 bits: lanes 0 and 2 of both, then lanes 1 and 3.
     [_mm256_unpacklo_epi64(first, second), _mm256_unpackhi_epi64(first, second)]
 }

@@ -60,6 +60,17 @@ pub fn blocks(seed: u64, first: Counter, axis: Axis, out: &mut [Block]) {
 }
 
 pub(crate) fn blocks_with(isa: Isa, seed: u64, first: Counter, axis: Axis, out: &mut [Block]) {
+    // The loops below move one word of the counter alone, so they stop where it would carry.
+    let moving = match axis {
+        Axis::Low => first.low,
+        Axis::High => first.high,
+    };
+    let room = (1 << 32) - u64::from(moving as u32);
+    if room < out.len() as u64 {
+        let (before, after) = out.split_at_mut(room as usize);
+        blocks_with(isa, seed, first, axis, before);
+        return blocks_with(isa, seed, first.advance(axis, room), axis, after);
+    }
     match isa {
         Isa::Portable => portable(seed, first, axis, out),
         // SAFETY: K1.

@@ -33,7 +33,7 @@ impl Fill {
         if params.reduction > most {
             return Err(field("reduction", params.reduction));
         }
-        if params.count.checked_mul(dtype.size() as u64).is_none() {
+        if params.count.checked_mul(dtype.size() as u64).is_none_or(|bytes| bytes > i64::MAX as u64) {
             return Err(KernelError::RandomCount { kernel, dtype, count: params.count });
         }
         if kernel == Builtin::RandomPermutation {

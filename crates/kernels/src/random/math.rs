@@ -12,17 +12,8 @@ use std::f64::consts as c64;
 // The polynomials interpolate their functions at the Chebyshev nodes of the range; the coefficients rise.
 
 /// `(log(1 + f) - f + f^2 / 2) / f^3` for `1 + f` within sqrt(1/2) .. sqrt(2).
-const LOG_F32: [f32; 9] = [
-    0.333333312,
-    -0.24999997,
-    0.200007157,
-    -0.166678023,
-    0.142490576,
-    -0.124256873,
-    0.116854199,
-    -0.114797338,
-    0.0697161147,
-];
+const LOG_F32: [f32; 9] =
+    [0.3333333, -0.24999997, 0.20000716, -0.16667803, 0.14249058, -0.12425687, 0.1168542, -0.11479734, 0.06971612];
 /// As [`LOG_F32`].
 const LOG_F64: [f64; 22] = [
     0.3333333333333333,
@@ -49,9 +40,9 @@ const LOG_F64: [f64; 22] = [
     -0.02163707074370185,
 ];
 /// `(sin(a) - a) / a^3` by `a^2`, for `a` up to pi / 4.
-const SIN_F32: [f32; 4] = [-0.166666667, 0.00833333187, -0.000198400865, 2.72498952e-6];
+const SIN_F32: [f32; 4] = [-0.16666667, 0.008333332, -0.00019840087, 2.7249896e-06];
 /// `(cos(a) - 1 + a^2 / 2) / a^4` by `a^2`, for `a` up to pi / 4.
-const COS_F32: [f32; 4] = [0.0416666667, -0.00138888877, 2.48006002e-5, -2.73009337e-7];
+const COS_F32: [f32; 4] = [0.041666668, -0.0013888888, 2.48006e-05, -2.7300933e-07];
 /// As [`SIN_F32`].
 const SIN_F64: [f64; 8] = [
     -0.16666666666666666,
@@ -75,7 +66,7 @@ const COS_F64: [f64; 8] = [
     -1.5518099807987152e-16,
 ];
 /// `(exp(r) - 1 - r) / r^2` for `r` up to log(2) / 2.
-const EXP_F32: [f32; 5] = [0.5, 0.166665767, 0.0416665542, 0.00836323288, 0.00139262508];
+const EXP_F32: [f32; 5] = [0.5, 0.16666576, 0.041666552, 0.008363233, 0.001392625];
 /// As [`EXP_F32`].
 const EXP_F64: [f64; 11] = [
     0.5,
@@ -143,7 +134,7 @@ macro_rules! functions {
             (-root).mul_add(root, x).mul_add(0.5 * y, root)
         }
 
-        /// The exponential of any number but a NaN: 0 or infinity where it leaves the type, subnormal before it does.
+        /// The exponential of any number: 0 or infinity where it leaves the type, subnormal before it does.
         #[inline(always)]
         pub fn $exp(x: $float) -> $float {
             const ROUND: $float = (1_u64 << ($mantissa - 1)) as $float * 3.0;
@@ -155,9 +146,9 @@ macro_rules! functions {
             let r = whole.mul_add(-$ln2[1], whole.mul_add(-$ln2[0], x));
             let value = (r * r).mul_add($polynomial(r, &$exp_c), r) + 1.0;
             // Two factors, as a power of two that leaves the type may be needed.
-            let power = |exponent: $int| $float::from_bits(((exponent + $bias) as $bits) << $mantissa);
+            let power = |exponent: $int| $float::from_bits((exponent.wrapping_add($bias) as $bits) << $mantissa);
             let first = exponent >> 1;
-            value * power(first) * power(exponent - first)
+            value * power(first) * power(exponent.wrapping_sub(first))
         }
 
         /// Sine and cosine of the angle `turn + 1/2`, in units of a whole turn by 2 to the number of bits that `turn` has.
@@ -174,7 +165,10 @@ macro_rules! functions {
             let odd = quarter & 1 == 1;
             let (x, y) = (if odd { cos } else { sin }, if odd { sin } else { cos });
             let sign = |bit: $bits| (bit & 2) << ($bits::BITS - 2);
-            ($float::from_bits(x.to_bits() ^ sign(quarter)), $float::from_bits(y.to_bits() ^ sign(quarter + 1)))
+            (
+                $float::from_bits(x.to_bits() ^ sign(quarter)),
+                $float::from_bits(y.to_bits() ^ sign(quarter.wrapping_add(1))),
+            )
         }
     };
 }

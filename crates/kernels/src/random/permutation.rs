@@ -3,7 +3,7 @@
 //! Draw `k` is the 64-bit integer `z` of words `2k` and `2k + 1` of the portable layout.
 //!
 //! - Up to [`SMALL`] elements are shuffled (Fisher and Yates): start with 0, 1, ..; for `k` from `n - 1` down to 1, swap
-//!   element `k` with element `(z * (k + 1)) >> 64` by draw `k`. Every order is equally likely but for 1 part in 2^50.
+//!   element `k` with element `(z * (k + 1)) >> 64` by draw `k`. Every order is equally likely but for 1 part in 2^40.
 //! - More elements go through a keyed bijection, so that each is computed alone. With `n <= 2^b`, the smallest such `b`, a number of
 //!   `b` bits has a lower part of `b / 2` bits, rounded down, and an upper part. In round `r` of 16, the lower part (even `r`) or the
 //!   upper part (odd `r`) is changed by an exclusive or with the low bits of `mix(other part, draw r)`. Element `i` is what

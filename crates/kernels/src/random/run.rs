@@ -201,7 +201,9 @@ impl Work {
         let pass_len = threads * per_call as u64;
         let mut values: Values = [0; BATCH * BLOCK_BYTES];
         for pass in range.start / pass_len..range.end.div_ceil(pass_len) {
-            for thread in (0..threads).step_by(BATCH) {
+            // Later threads have no elements in this pass.
+            let threads_here = threads.min(range.end - pass * pass_len);
+            for thread in (0..threads_here).step_by(BATCH) {
                 let count = (threads - thread).min(BATCH as u64);
                 // The elements of these threads by each of their words, as far as they are asked for.
                 let stretch = |word: usize| {

@@ -96,8 +96,22 @@ fn pair_f64([w0, w1, w2, w3]: Block, mean: f64, std: f64) -> [f64; 2] {
 #[inline(always)]
 fn pairs_f32(constants: &Constants, words: &[Block], out: &mut [u8], last: impl Fn(f32) -> f32) {
     let [mean, std, _] = constants.f32();
-    let pairs = words.as_flattened().as_chunks::<2>().0;
-    for (out, &[x, y]) in out.as_chunks_mut::<8>().0.iter_mut().zip(pairs) {
+    // In two steps, so that all lanes of the widest vectors are float32.
+    const PAIRS: usize = 16;
+    let (groups, rest) = words.as_flattened().as_chunks::<{ 2 * PAIRS }>();
+    let (outs, out_rest) = out.as_chunks_mut::<{ 8 * PAIRS }>();
+    for (out, words) in outs.iter_mut().zip(groups) {
+        let mut numbers = [[0.0; PAIRS]; 2];
+        for i in 0..PAIRS {
+            let pair = pair_f32(words[2 * i], words[2 * i + 1], mean, std);
+            numbers[0][i] = last(pair[0]);
+            numbers[1][i] = last(pair[1]);
+        }
+        for (i, place) in out.as_chunks_mut().0.iter_mut().enumerate() {
+            *place = numbers[i % 2][i / 2].to_le_bytes();
+        }
+    }
+    for (out, &[x, y]) in out_rest.as_chunks_mut::<8>().0.iter_mut().zip(rest.as_chunks().0) {
         let [a, b] = pair_f32(x, y, mean, std).map(|x| u64::from(last(x).to_bits()));
         *out = (a | b << 32).to_le_bytes();
     }
@@ -107,7 +121,21 @@ fn pairs_f32(constants: &Constants, words: &[Block], out: &mut [u8], last: impl 
 #[inline(always)]
 fn pairs_f64(constants: &Constants, words: &[Block], out: &mut [u8], last: impl Fn(f64) -> f64) {
     let [mean, std, _] = constants.f64();
-    for (out, &block) in out.as_chunks_mut::<16>().0.iter_mut().zip(words) {
+    const PAIRS: usize = 8;
+    let (groups, rest) = words.as_chunks::<PAIRS>();
+    let (outs, out_rest) = out.as_chunks_mut::<{ 16 * PAIRS }>();
+    for (out, blocks) in outs.iter_mut().zip(groups) {
+        let mut numbers = [[0.0; PAIRS]; 2];
+        for i in 0..PAIRS {
+            let pair = pair_f64(blocks[i], mean, std);
+            numbers[0][i] = last(pair[0]);
+            numbers[1][i] = last(pair[1]);
+        }
+        for (i, place) in out.as_chunks_mut().0.iter_mut().enumerate() {
+            *place = numbers[i % 2][i / 2].to_le_bytes();
+        }
+    }
+    for (out, &block) in out_rest.as_chunks_mut::<16>().0.iter_mut().zip(rest) {
         let [a, b] = pair_f64(block, mean, std).map(|x| u128::from(last(x).to_bits()));
         *out = (a | b << 64).to_le_bytes();
     }
@@ -256,7 +284,7 @@ stages! {
         let whole = range == 0;
         each_two(words, out, |x, y| {
             let z = join_64(x, y);
-            let value = if whole { z } else { (u128::from(z) * range >> 64) as u64 };
+            let value = if whole { z } else { ((u128::from(z) * range) >> 64) as u64 };
             value.wrapping_add(base).to_le_bytes()
         });
     }

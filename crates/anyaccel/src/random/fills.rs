@@ -1,0 +1,144 @@
+//! Fills with random numbers, in stream order.
+
+use super::distribution::Distribution;
+use super::generator::Generator;
+use crate::buffer::BufferSlice;
+use crate::error::{Error, Result};
+use crate::port::{LaunchPart, Part, Port};
+use crate::stream::Stream;
+use crate::typed::{Element, TypedBuffer, TypedSlice};
+use crate::work::usable;
+use anyaccel_engine::random::{Layout, Plan};
+use anyaccel_hal::{DType, Launch};
+use anyaccel_kernels::random::{self as kernels, Fill, Source};
+use std::sync::Arc;
+
+/// Where the numbers of a fill come from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// The generator; None for the default one of the stream's device.
+    pub generator: Option<&'a Generator>,
+    /// Which element takes which part of the generator's sequence.
+    pub layout: Layout,
+}
+
+/// The most bytes that a fill computed on the host takes of it at a time.
+const PIECE: u64 = 4 << 20;
+
+impl Stream {
+    /// Fills a buffer with random elements of a type. The generator moves on as this returns, whatever the stream does, so
+    /// fills of several streams never share a part of its sequence. A device that lacks the fill gets the same bits from
+    /// the host.
+    ///
+    /// ```
+    /// use anyaccel::DType;
+    /// use anyaccel::random::{Distribution, Options};
+    /// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+    /// runtime.manual_seed(0)?;
+    /// let (stream, coins) = (runtime.current_stream(())?, runtime.alloc(8)?);
+    /// stream.random(&coins.all(), DType::Bool, Distribution::Bernoulli { p: 0.5 }, &Options::default())?;
+    /// assert!(coins.to_vec()?.iter().all(|&coin| coin <= 1));
+    /// # Ok::<(), anyaccel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Random`] for arguments that the distribution does not take, or a type that it has no elements of;
+    /// [`Error::Length`] if the buffer has no whole number of elements; [`Error::Generator`] for a layout without threads
+    /// or a sequence that ends. The generator has not moved then. [`Error::ForeignRuntime`], [`Error::ForeignDevice`]; the
+    /// driver's.
+    pub fn random(
+        &self,
+        dst: &BufferSlice<'_>,
+        dtype: DType,
+        distribution: Distribution,
+        options: &Options<'_>,
+    ) -> Result<()> {
+        let call = "Stream.random";
+        let port = self.port(call)?;
+        dst.buffer().on(self)?;
+        let count = dst.len() / dtype.size() as u64;
+        let whole = count * dtype.size() as u64;
+        if whole != dst.len() {
+            return Err(Error::Length { what: "a random fill of whole elements", expected: whole, got: dst.len() });
+        }
+        // Of one block, to learn what its parts have in common, and whether the arguments are good.
+        let sample = match options.layout {
+            Layout::Portable => kernels::Layout::Portable,
+            Layout::TorchCuda { .. } => kernels::Layout::TorchCuda { blocks: 1 },
+        };
+        let sample = distribution.fill(dtype, count, sample)?;
+        let plan = Plan::new(options.layout, count, sample.per_call(), dtype.size() as u64)?;
+        let Some(to) = dst.part()? else { return Ok(()) };
+        let generator = match options.generator {
+            Some(generator) => generator,
+            None => self.runtime.generator(call, self.device_index().into())?,
+        };
+        let start = generator.draw(&plan)?;
+        let size = dtype.size() as u64;
+        for part in plan.parts() {
+            let count = part.elements.end - part.elements.start;
+            let layout = part.blocks.map_or(kernels::Layout::Portable, |blocks| kernels::Layout::TorchCuda { blocks });
+            let source = Source::Value { seed: start.seed(), offset: start.offset() + part.offset };
+            let fill = distribution.fill(dtype, count, layout)?.with_source(source);
+            let to = Part { offset: to.offset + part.elements.start * size, len: count * size, ..to };
+            self.random_part(call, port, to, fill)?;
+        }
+        Ok(())
+    }
+
+    /// One launch of a fill, or what stands for it.
+    fn random_part(&self, call: &'static str, port: &Arc<Port>, to: Part<'_>, fill: Fill) -> Result<()> {
+        match usable(port, fill.kernel(), &[to]) {
+            Some(kernel) if port.info().dtypes.contains(fill.dtype()) => {
+                let launch = Launch::linear(fill.split().chunks(), 1);
+                let params = fill.params().to_bytes();
+                // Seed and offset are among the parameters: the cell may be any place.
+                let args = [LaunchPart::Part(to), LaunchPart::Part(to), LaunchPart::Bytes(&params)];
+                // SAFETY: H15: the arguments are those of the built-in's documented layout; its cell is not read.
+                unsafe { port.launch(call, &self.lane, kernel, launch, &args) }
+            }
+            _ => self.random_from_host(call, port, to, fill),
+        }
+    }
+
+    /// Computed by host functions in stream order, piece by piece in one block of host memory.
+    fn random_from_host(&self, call: &'static str, port: &Arc<Port>, dst: Part<'_>, fill: Fill) -> Result<()> {
+        let size = fill.dtype().size() as u64;
+        let piece = PIECE.min(dst.len);
+        let block = Arc::new(port.alloc_host(piece as usize)?);
+        for start in (0..dst.len).step_by(piece as usize) {
+            let len = piece.min(dst.len - start);
+            let elements = start / size..(start + len) / size;
+            let to = Arc::clone(&block);
+            self.host_call_once(call, port, move || {
+                // SAFETY: H6: the copy of the piece before has ended and that of this one has not begun, so this function
+                // has the block to itself; it lives while it is held.
+                let bytes = unsafe { to.bytes_in_turn() };
+                // The lengths are those of the elements, which is all that can be wrong.
+                let _fits = fill.run(elements, &mut bytes[..len as usize], &[]);
+            })?;
+            port.upload(&self.lane, Part { offset: dst.offset + start, len, ..dst }, &block, 0)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Element> TypedSlice<'_, T> {
+    /// Fills it with random elements: see [`Stream::random`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn random(&self, stream: &Stream, distribution: Distribution, options: &Options<'_>) -> Result<()> {
+        stream.random(&self.bytes(), T::DTYPE, distribution, options)
+    }
+}
+
+impl<T: Element> TypedBuffer<T> {
+    /// Fills it with random elements: see [`Stream::random`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn random(&self, stream: &Stream, distribution: Distribution, options: &Options<'_>) -> Result<()> {
+        self.all().random(stream, distribution, options)
+    }
+}

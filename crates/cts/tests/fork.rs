@@ -1,0 +1,17 @@
+//! Fork and exit, in processes of their own: this program is its own helper.
+
+use anyaccel_cts::{Options, fork, run, subjects};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fork::child_main(&subjects::all());
+    let mut ok = true;
+    for subject in subjects::all() {
+        let filter = vec!["fork.*".into(), "process.*".into()];
+        let child = std::env::current_exe().ok();
+        let report = run(&subject, &Options { filter, child, ..Options::default() });
+        println!("{report}");
+        ok &= report.is_ok() && report.tally().skipped == 0;
+    }
+    if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
