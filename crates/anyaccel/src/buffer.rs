@@ -178,7 +178,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn on(&self, stream: &Stream) -> Result<()> {
         self.of(stream)?;
-        if self.device == stream.device() {
+        // Within a runtime the index says it all.
+        if self.device.index() == Some(stream.lane.ordinal) {
             Ok(())
         } else {
             Err(Error::ForeignDevice { what: "buffer", given: self.device, wanted: stream.device() })

@@ -8,6 +8,7 @@ mod environment;
 mod info;
 mod layout;
 mod output;
+mod random;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
@@ -47,6 +48,7 @@ enum Command {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Cts(cts::Args),
+    Random(random::Args),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => args.json,
         Command::Demo(args) => args.json,
         Command::Cts(args) => args.json,
+        Command::Random(args) => args.json,
     };
     let mut output = Output::new(json);
     let result = match &command {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Doctor(_) => doctor::run(&mut output),
         Command::Demo(args) => demo::run(args, &mut output),
         Command::Cts(args) => cts::run(args, &mut output),
+        Command::Random(args) => random::run(args, &mut output),
     };
     output.finish(result)
 }

@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
 }
 
 /// The runtime to use, and why it is the host's if nobody named that.
-fn choose(backend: Option<&str>) -> Result<(Runtime, Option<String>), Failure> {
+pub(crate) fn choose(backend: Option<&str>) -> Result<(Runtime, Option<String>), Failure> {
     if let Some(name) = backend {
         let runtime = Runtime::builder().backend(name).build()?;
         if runtime.kind().is_some_and(|kind| kind.name() == name) && runtime.device_count() == 0 {

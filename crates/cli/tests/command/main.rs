@@ -6,6 +6,7 @@ mod doctor;
 mod info;
 mod output;
 mod process;
+mod random;
 #[cfg(unix)]
 mod terminal;
 mod usage;

@@ -34,7 +34,8 @@ impl Pattern {
         let mut expanded = [0; 16];
         let mut i = 0;
         while i < 16 {
-            expanded[i] = bytes[i % len];
+            // The length is a power of two, and a division would cost more than the rest of an enqueued fill.
+            expanded[i] = bytes[i & (len - 1)];
             i += 1;
         }
         Ok(Pattern(expanded))
