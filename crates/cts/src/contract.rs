@@ -20,7 +20,6 @@ const fn unproven(id: &'static str, text: &'static str, reason: &'static str) ->
 
 const BINDINGS: &str = "a promise of the language bindings, which their own tests prove";
 const MASKS: &str = "a mask is one backend's own variable, which that backend's tests prove";
-const GRAPHS: &str = "comes with graphs";
 
 /// Every sentence, in the order of the contract.
 pub(crate) const SENTENCES: &[Sentence] = &[
@@ -69,7 +68,7 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("stream.guard", "a scope restores the device and both devices' streams"),
     says("stream.synchronize", "query and synchronize of a stream"),
     says("stream.wait", "wait_stream and wait_event order later work behind earlier work"),
-    unproven("stream.capture", "a default stream can be captured", GRAPHS),
+    says("stream.capture", "a default stream can be captured"),
     // Events.
     says("event.unrecorded", "unrecorded: query is true, waits do nothing, nothing starts"),
     says("event.record", "record, query and synchronize stand for the work before"),
@@ -110,6 +109,15 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("defer.error", "an error carries the place that queued it"),
     says("defer.re-entry", "a deferred call may call the runtime"),
     says("defer.no-locks", "no lock is held while one runs"),
+    // Graphs.
+    says("graph.begin", "captures the current stream of the current device; refused inside itself, or with a graph"),
+    says("graph.end", "ends on the stream where it began, else the capture goes on"),
+    says("graph.replay", "does at each replay what its work would have done, on the stream current then"),
+    says("graph.events", "events recorded inside order streams of the capture, and nothing else"),
+    says("graph.forbidden", "waits of the host are refused by name, in every mode; the capture stays usable"),
+    says("graph.pool", "a private pool: shared with nothing outside, kept by the graph, given back after it"),
+    says("graph.out-of-memory", "out of memory inside a capture frees nothing and leaves it running"),
+    says("graph.reset", "it can capture again; twice is harmless"),
     // Fork.
     says("fork.fresh", "a child forked while fresh is fresh"),
     says("fork.restart", "a kind that can starts anew in the child; the parent goes on"),
@@ -134,6 +142,8 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("life.runtimes", "runtimes are independent"),
     says("exit.quiet", "a process ends while handles live and work goes on"),
     // Reports from the field.
+    says("scenario.4", "a failed capture poisons the allocator for good"),
+    says("scenario.5", "out of memory inside a capture frees memory"),
     says("scenario.6", "an innocent question, a dead child"),
     unproven("scenario.8", "telemetry of the wrong card", "steers a simulation's management side, in tests of its own"),
     says("scenario.9", "seeds before the start: growth and order"),

@@ -8,6 +8,7 @@ mod devices;
 mod events;
 mod fork;
 mod functions;
+mod graphs;
 mod guards;
 mod life;
 mod starting;
@@ -32,6 +33,7 @@ pub(super) const TABLE: &[&[Case]] = &[
     events::CASES,
     copies::CASES,
     functions::CASES,
+    graphs::CASES,
     deferred::CASES,
     life::CASES,
     fork::CASES,
