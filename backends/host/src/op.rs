@@ -101,6 +101,22 @@ impl Op {
         }
     }
 
+    /// The same work once more; `None` for what is no work on memory, or a launch.
+    pub(crate) fn again(&self) -> Option<Self> {
+        Some(match *self {
+            Self::Copy { dst, src, len } => Self::Copy { dst, src, len },
+            Self::Fill { dst, pattern, len } => Self::Fill { dst, pattern, len },
+            Self::Write { dst, bytes } => Self::Write { dst, bytes },
+            Self::Convert { dst, to, src, from, count } => Self::Convert { dst, to, src, from, count },
+            Self::Histogram { counts, src, len } => Self::Histogram { counts, src, len },
+            Self::Random(ref random) => {
+                Self::Random(Box::new(RandomFill { fill: random.fill.clone(), dst: random.dst, cell: random.cell }))
+            }
+            Self::Noop => Self::Noop,
+            _ => return None,
+        })
+    }
+
     /// About how long it takes, in bytes of a copy.
     pub(crate) fn effort(&self) -> usize {
         match self {

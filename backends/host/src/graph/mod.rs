@@ -60,10 +60,8 @@ impl Replay {
     pub(crate) unsafe fn go_on(&mut self, crew: &Arc<Crew>) -> Progress {
         if self.run.shape.serial {
             for task in &self.program.tasks {
-                if let Task::Work(op) = &**task {
-                    // SAFETY: its turn: the order is that of the list, and it is the replay's turn.
-                    unsafe { op.work(crew) };
-                }
+                // SAFETY: its turn: the order is that of the list, and it is the replay's turn.
+                unsafe { task.work(crew) };
             }
             return Progress::Ended;
         }
@@ -82,7 +80,7 @@ impl Replay {
     /// Its turn can't come, or not to its end: functions that were not called are cancelled (H13).
     pub(crate) fn cancel(&self) {
         for task in &self.program.tasks {
-            if let Task::Call(function) = &**task {
+            if let Task::Call(function) = task {
                 function.call(self.number, HostStatus::Cancelled);
             }
         }
@@ -110,7 +108,7 @@ impl HostDevice {
             End::Device(at) | End::Pinned(at) => place(at, len),
             End::Host(HostPtr(ptr)) => Ok(ptr),
         };
-        Ok(Task::Work(match op {
+        Ok(Task::of(match op {
             anyaccel_hal::Op::Copy { dst: End::Host(_), src: End::Host(_), .. } => {
                 return Err(Fault::invalid(api, "two host ends"));
             }
@@ -123,7 +121,7 @@ impl HostDevice {
             anyaccel_hal::Op::Write { dst, bytes } => {
                 Op::Write { dst: place(dst, bytes.bytes().len() as u64)?, bytes }
             }
-            anyaccel_hal::Op::HostCall(function) => return Ok(Task::Call(Function::new(function))),
+            anyaccel_hal::Op::HostCall(function) => return Ok(Task::Call(Arc::new(Function::new(function)))),
             anyaccel_hal::Op::Launch { kernel, launch, args } => {
                 let args: Vec<Arg<'_>> = args.iter().map(OwnedArg::as_arg).collect();
                 // SAFETY: H1, as this function's caller promises.
@@ -141,7 +139,7 @@ fn repeated(pattern: Pattern, api: &'static str) -> Result<fill_pattern::Pattern
 fn same_form(old: &Task, new: &Task) -> bool {
     match (old, new) {
         (Task::Work(old), Task::Work(new)) => std::mem::discriminant(old) == std::mem::discriminant(new),
-        (Task::Call(_), Task::Call(_)) => true,
+        (Task::Launch(_), Task::Launch(_)) | (Task::Call(_), Task::Call(_)) => true,
         _ => false,
     }
 }
@@ -219,7 +217,14 @@ impl Graphs for HostDevice {
         if !same_form(program.task(shape, node), &task) {
             return Err(Fault::invalid(api, format!("node {node} has another form")));
         }
-        Arc::make_mut(&mut program).replace(shape, node, task);
+        if let Some(program) = Arc::get_mut(&mut program) {
+            program.replace(shape, node, task);
+            return Ok(());
+        }
+        // Replays of it are enqueued.
+        let mut changed = program.again().ok_or(Fault::unsupported(api))?;
+        changed.replace(shape, node, task);
+        *program = Arc::new(changed);
         Ok(())
     }
 

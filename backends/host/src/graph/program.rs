@@ -4,6 +4,8 @@
 //! strand is run by one thread from its begin to its end; between strands there are counters. A host function is a strand
 //! of its own, since it runs on another kind of thread.
 
+use crate::crew::Crew;
+use crate::kernel::UserLaunch;
 use crate::op::{Class, Op};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use anyaccel_hal::{HostFn, HostStatus};
@@ -32,13 +34,58 @@ impl Function {
 
 /// What a node does.
 pub(crate) enum Task {
+    /// Not a launch, nor anything that a list can't hold.
     Work(Op),
-    Call(Function),
+    Launch(Arc<UserLaunch>),
+    Call(Arc<Function>),
 }
 
 // SAFETY: who runs a task only reads it; the addresses in it may be used at its turn by H4 and H5. It holds no operation
 // but those of lists, and functions are behind their lock.
 unsafe impl Sync for Task {}
+
+impl Task {
+    /// The task that an operation is.
+    pub(super) fn of(op: Op) -> Self {
+        match op {
+            Op::Launch(launch) => Self::Launch(Arc::from(launch)),
+            op => Self::Work(op),
+        }
+    }
+
+    /// The same once more; launches and functions are shared. `None` for what no list holds.
+    fn again(&self) -> Option<Self> {
+        Some(match self {
+            Self::Work(op) => Self::Work(op.again()?),
+            Self::Launch(launch) => Self::Launch(Arc::clone(launch)),
+            Self::Call(function) => Self::Call(Arc::clone(function)),
+        })
+    }
+
+    /// Whether it is worth another worker.
+    fn is_heavy(&self) -> bool {
+        match self {
+            Self::Work(op) => op.class() == Class::Work,
+            Self::Launch(_) => true,
+            Self::Call(_) => false,
+        }
+    }
+
+    /// Does it, unless it is a function.
+    ///
+    /// # Safety
+    /// Its turn, so H4, H5 and H15 allow the accesses.
+    #[inline]
+    pub(super) unsafe fn work(&self, crew: &Arc<Crew>) {
+        match self {
+            // SAFETY: its turn.
+            Self::Work(op) => unsafe { op.work(crew) },
+            // SAFETY: its turn.
+            Self::Launch(launch) => unsafe { launch.run(crew) },
+            Self::Call(_) => {}
+        }
+    }
+}
 
 /// The nodes of one strand.
 #[derive(Debug)]
@@ -70,9 +117,8 @@ pub(crate) struct Shape {
 
 /// What the nodes do, in the order in which one thread would do it. Shared by replays that are enqueued; an update makes
 /// another one.
-#[derive(Clone)]
 pub(crate) struct Program {
-    pub(super) tasks: Box<[Arc<Task>]>,
+    pub(super) tasks: Box<[Task]>,
     /// About how long it takes, in bytes of a copy.
     pub(super) effort: usize,
     /// Whether it runs code of the user.
@@ -87,9 +133,11 @@ pub(super) fn flatten(tasks: Vec<Task>, after: &[Box<[u32]>]) -> (Shape, Program
     for &before in after.iter().flatten() {
         followers[before as usize] += 1;
     }
-    // Which strand each node is in, and the nodes of each.
+    // Which strand each node is in; strands are numbered by their first nodes, so their order is topological too: all that
+    // a strand comes after ends in a node before its first one.
     let mut strand_of = vec![0_u32; count];
-    let mut members: Vec<Vec<u32>> = Vec::new();
+    let mut strands: Vec<Strand> = Vec::new();
+    let mut heavy: Vec<bool> = Vec::new();
     for node in 0..count {
         let joins = match *after[node] {
             [before] if followers[before as usize] == 1 && !is_call[node] && !is_call[before as usize] => {
@@ -98,58 +146,59 @@ pub(super) fn flatten(tasks: Vec<Task>, after: &[Box<[u32]>]) -> (Shape, Program
             _ => None,
         };
         let strand = joins.unwrap_or_else(|| {
-            members.push(Vec::new());
-            (members.len() - 1) as u32
+            strands.push(Strand { tasks: 0..0, links: 0..0, needs: after[node].len() as u32, call: is_call[node] });
+            heavy.push(false);
+            (strands.len() - 1) as u32
         });
         strand_of[node] = strand;
-        members[strand as usize].push(node as u32);
-    }
-    let mut needs = vec![0_u32; members.len()];
-    let mut next: Vec<Vec<u32>> = vec![Vec::new(); members.len()];
-    for node in 0..count {
-        for &before in &after[node] {
-            let (from, to) = (strand_of[before as usize], strand_of[node]);
-            if from != to {
-                next[from as usize].push(to);
-                needs[to as usize] += 1;
+        // Counted first, placed below.
+        strands[strand as usize].tasks.end += 1;
+        heavy[strand as usize] |= tasks[node].is_heavy();
+        if joins.is_none() {
+            for &before in &after[node] {
+                strands[strand_of[before as usize] as usize].links.end += 1;
             }
         }
     }
-    // Strands are numbered by their first nodes, so their order is topological too: all that a strand comes after ends
-    // in a node before its first one.
-    let heavy = |op: &Op| op.class() == Class::Work;
-    let heavy_strands = members
-        .iter()
-        .filter(|nodes| nodes.iter().any(|&node| matches!(&tasks[node as usize], Task::Work(op) if heavy(op))))
-        .count();
     let calls = is_call.contains(&true);
-    let serial = !calls && (heavy_strands < 2 || members.len() < 2);
+    let serial = !calls && (strands.len() < 2 || heavy.iter().filter(|&&heavy| heavy).count() < 2);
 
+    // The tasks of each strand and its links side by side.
+    let (mut task, mut link) = (0, 0);
+    for strand in &mut strands {
+        let (tasks, links) = (strand.tasks.end, strand.links.end);
+        (strand.tasks, strand.links) = (task..task, link..link);
+        (task, link) = (task + tasks, link + links);
+    }
     let mut places = vec![0; count];
-    let (mut strands, mut links) = (Vec::with_capacity(members.len()), Vec::new());
-    let mut order: Vec<u32> = Vec::with_capacity(count);
-    for (strand, nodes) in members.iter().enumerate() {
-        let first = order.len() as u32;
-        for &node in nodes {
-            places[node as usize] = order.len() as u32;
-            order.push(node);
+    let mut order = vec![0; count];
+    let mut links = vec![0; link as usize];
+    for node in 0..count {
+        let strand = &mut strands[strand_of[node] as usize];
+        if strand.tasks.is_empty() {
+            // The first of its strand: what it comes after links to it.
+            for &before in &after[node] {
+                let from = &mut strands[strand_of[before as usize] as usize].links;
+                links[from.end as usize] = strand_of[node];
+                from.end += 1;
+            }
         }
-        let link = links.len() as u32;
-        links.extend_from_slice(&next[strand]);
-        strands.push(Strand {
-            tasks: first..order.len() as u32,
-            links: link..links.len() as u32,
-            needs: needs[strand],
-            call: is_call[nodes[0] as usize],
-        });
+        let tasks = &mut strands[strand_of[node] as usize].tasks;
+        places[node] = tasks.end;
+        order[tasks.end as usize] = node as u32;
+        tasks.end += 1;
     }
     if serial {
-        // One thread goes by the order of the list: that of strands could be another one only if several ran.
+        // One thread goes by the order of the list.
         places = (0..count as u32).collect();
         order.clone_from(&places);
     }
-    let mut by_node: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
-    let tasks: Box<[Arc<Task>]> = order.iter().filter_map(|&node| by_node[node as usize].take()).map(Arc::new).collect();
+    let tasks: Box<[Task]> = if order.is_sorted() {
+        tasks.into()
+    } else {
+        let mut by_node: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
+        order.iter().filter_map(|&node| by_node[node as usize].take()).collect()
+    };
     let roots = (0..strands.len() as u32).filter(|&strand| strands[strand as usize].needs == 0).collect();
     let shape = Shape {
         strands: strands.into(),
@@ -170,15 +219,12 @@ impl Shape {
 }
 
 impl Program {
-    fn of(tasks: Box<[Arc<Task>]>) -> Self {
+    fn of(tasks: Box<[Task]>) -> Self {
         let (mut effort, mut user) = (0_usize, false);
         for task in &tasks {
-            match &**task {
-                Task::Work(op) => {
-                    effort = effort.saturating_add(op.effort());
-                    user |= matches!(op, Op::Launch(_));
-                }
-                Task::Call(_) => user = true,
+            match task {
+                Task::Work(op) => effort = effort.saturating_add(op.effort()),
+                Task::Launch(_) | Task::Call(_) => user = true,
             }
         }
         Self { tasks, effort, user }
@@ -189,9 +235,15 @@ impl Program {
         &self.tasks[shape.places[node] as usize]
     }
 
+    /// The same once more, to change.
+    pub(super) fn again(&self) -> Option<Self> {
+        let tasks = self.tasks.iter().map(Task::again).collect::<Option<_>>()?;
+        Some(Self { tasks, ..*self })
+    }
+
     /// Puts another task in a node's place.
     pub(super) fn replace(&mut self, shape: &Shape, node: usize, task: Task) {
-        self.tasks[shape.places[node] as usize] = Arc::new(task);
+        self.tasks[shape.places[node] as usize] = task;
         *self = Self::of(std::mem::take(&mut self.tasks));
     }
 }
@@ -203,8 +255,8 @@ mod tests {
 
     fn shape(after: &[&[u32]], call: &[u32]) -> Shape {
         let task = |node: u32| match call.contains(&node) {
-            true => Task::Call(Function::new(HostFn::new(|_| ()))),
-            false => Task::Work(Op::Noop),
+            true => Task::Call(Arc::new(Function::new(HostFn::new(|_| ())))),
+            false => Task::of(Op::Noop),
         };
         let after: Vec<Box<[u32]>> = after.iter().map(|&after| after.into()).collect();
         flatten((0..after.len() as u32).map(task).collect(), &after).0

@@ -234,10 +234,8 @@ impl Run {
             // SAFETY: the program of this replay, which has not ended: this strand is running. So `active` keeps it.
             let program = unsafe { &*self.tasks.load(Ordering::Acquire) };
             for task in &program.tasks[tasks.start as usize..tasks.end as usize] {
-                if let Task::Work(op) = &**task {
-                    // SAFETY: its turn: what it comes after in the graph has ended, and so has what is before the replay.
-                    unsafe { op.work(crew) };
-                }
+                // SAFETY: its turn: what it comes after in the graph has ended, and so has what is before the replay.
+                unsafe { task.work(crew) };
             }
             next = self.ended(crew, strand);
         }
@@ -249,7 +247,7 @@ impl Run {
         let Some((program, replay)) = active else { return };
         let status = if crew.closed() { HostStatus::Cancelled } else { HostStatus::Run };
         let at = self.shape.strands[strand as usize].tasks.start;
-        if let Task::Call(function) = &*program.tasks[at as usize] {
+        if let Task::Call(function) = &program.tasks[at as usize] {
             function.call(replay, status);
         }
         if status == HostStatus::Run
