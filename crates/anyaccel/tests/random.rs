@@ -16,8 +16,12 @@ fn three_devices() -> (Sim, Runtime) {
     simulated(SimConfig::new().memories([64 << 20; 3]))
 }
 
+fn lacking() -> SimConfig {
+    SimConfig::new().each_device(|device| device.capabilities.builtins = false)
+}
+
 fn without_builtins() -> Runtime {
-    simulated(SimConfig::new().each_device(|device| device.capabilities.builtins = false)).1
+    simulated(lacking()).1
 }
 
 fn host() -> Runtime {
@@ -110,6 +114,17 @@ fn every_backend_gives_the_same_bits_with_and_without_builtins() {
                 assert_eq!(all[0], all[2], "{case}: with and without built-ins");
             }
         }
+    }
+}
+
+#[test]
+fn a_fill_is_one_launch_where_the_device_has_it_and_host_functions_elsewhere() {
+    for (config, launches, functions) in [(SimConfig::new(), 1, 0), (lacking(), 0, 3)] {
+        let (sim, runtime) = simulated(config);
+        let (stream, noise) = (runtime.current_stream(()).unwrap(), runtime.array::<f32>(9 << 18).unwrap());
+        noise.random(&stream, Distribution::UNIFORM, &Options::default()).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!((sim.calls(Method::Launch), sim.calls(Method::HostCall)), (launches, functions));
     }
 }
 

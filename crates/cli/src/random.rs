@@ -27,7 +27,8 @@ torch-cuda alone means: the fill of a generator with that seed and offset.
 Distributions and what they take:
   bits                integers
   uniform             floats; --from, below --to
-  normal, log-normal  floats; --mean, --std
+  normal              floats; --mean, --std
+  log-normal          floats; --mean, --std of the logarithms
   exponential         floats; --lambda
   geometric           floats, integers; --p
   bernoulli           floats, integers, bool; --p
@@ -63,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 0, allow_hyphen_values = true)]
     seed: i128,
 
-    /// Where in the sequence to begin, a multiple of 4
+    /// Where to begin, a multiple of 4
     #[arg(long, value_name = "O", default_value_t = 0, allow_hyphen_values = true)]
     offset: i128,
 
@@ -72,11 +73,11 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u64).range(0..=MOST))]
     count: u64,
 
-    /// portable, torch-cuda or torch-cuda:MULTIPROCESSORSxTHREADS
+    /// portable or torch-cuda[:SIZE]
     #[arg(long, value_name = "L", default_value = "portable", value_parser = layout)]
     layout: Layout,
 
-    /// Type of the numbers [default: float32, or int64, or uint32]
+    /// Type of the numbers [default: float32, int64, uint32]
     #[arg(long, value_name = "T", value_parser = dtype)]
     dtype: Option<DType>,
 
@@ -88,11 +89,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     to: Option<String>,
 
-    /// Mean, of the logarithms if log-normal [default: 0]
+    /// Mean [default: 0]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     mean: Option<f64>,
 
-    /// Standard deviation, of the logarithms if log-normal [default: 1]
+    /// Standard deviation [default: 1]
     #[arg(long, value_name = "X", allow_hyphen_values = true)]
     std: Option<f64>,
 

@@ -109,6 +109,7 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("defer.error", "an error carries the place that queued it"),
     says("defer.re-entry", "a deferred call may call the runtime"),
     says("defer.no-locks", "no lock is held while one runs"),
+<<<<<<< HEAD
     // Graphs.
     says("graph.begin", "captures the current stream of the current device; refused inside itself, or with a graph"),
     says("graph.end", "ends on the stream where it began, else the capture goes on"),
@@ -118,6 +119,23 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("graph.pool", "a private pool: shared with nothing outside, kept by the graph, given back after it"),
     says("graph.out-of-memory", "out of memory inside a capture frees nothing and leaves it running"),
     says("graph.reset", "it can capture again; twice is harmless"),
+=======
+    // Random numbers.
+    says("random.fills", "every distribution has the bits of its definition on every device"),
+    says("random.torch-cuda", "the layout torch-cuda has torch.cuda's numbers and offsets"),
+    says("random.offset", "a fill takes its own part of the sequence, when it is enqueued"),
+    says("random.stream-order", "a fill runs in stream order"),
+    says("random.refused", "parameters, types and lengths out of range are refused, and nothing is drawn"),
+    says("random.generator", "a generator of its own starts with torch's seed; clones are the same"),
+    says("random.seeds", "seeds from -2^63 to 2^64 - 1, modulo 2^64; others change nothing"),
+    says("random.state", "a state is 16 bytes, seed and offset; 8 are taken; other lengths name both"),
+    says("random.defaults", "each device has a generator, with 53 random bits unless seeded"),
+    says("random.reads", "reading a state starts the runtime; seeding and setting do not"),
+    says("random.deferred", "seeds and states wait for the start, in order, once, the last word only"),
+    says("random.no-accelerator", "without an accelerator setting is ignored and there are no states"),
+    says("random.fork-rng", "fork_rng restores the states that it was asked for"),
+    says("random.child", "a forked child starts from chosen seeds, else from its own"),
+>>>>>>> main
     // Fork.
     says("fork.fresh", "a child forked while fresh is fresh"),
     says("fork.restart", "a kind that can starts anew in the child; the parent goes on"),

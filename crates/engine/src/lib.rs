@@ -8,5 +8,8 @@
 
 pub mod alloc;
 pub mod graph;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench;
 pub mod pinned;
 pub mod random;

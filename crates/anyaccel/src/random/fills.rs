@@ -44,8 +44,8 @@ impl Stream {
     /// # Errors
     /// [`Error::Random`] for arguments that the distribution does not take, or a type that it has no elements of;
     /// [`Error::Length`] if the buffer has no whole number of elements; [`Error::Generator`] for a layout without threads
-    /// or a sequence that ends. The generator has not moved then. [`Error::ForeignRuntime`], [`Error::ForeignDevice`]; the
-    /// driver's.
+    /// or a sequence that ends; [`Error::ForeignRuntime`], [`Error::ForeignDevice`]. The generator has not moved then, but it
+    /// has if the driver fails.
     pub fn random(
         &self,
         dst: &BufferSlice<'_>,

@@ -4,7 +4,6 @@ use super::entropy;
 use super::seed::Seed;
 use super::shared::{Shared, Snapshot};
 use crate::error::Result;
-use crate::fork;
 use anyaccel_engine::random::{self as engine, Plan, State};
 use std::fmt;
 use std::sync::Arc;
@@ -76,7 +75,6 @@ impl Generator {
     }
 
     fn share(generator: &engine::Generator) -> Self {
-        fork::install();
         Self { shared: Arc::new(Shared::new(Snapshot::of(generator))) }
     }
 

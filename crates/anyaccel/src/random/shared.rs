@@ -74,6 +74,8 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(state: Snapshot) -> Self {
+        // From then on the process has a number, and a child another.
+        fork::install();
         let shared = Self::default();
         shared.places[0].store(state);
         shared

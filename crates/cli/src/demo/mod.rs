@@ -27,8 +27,8 @@ Streams a file in chunks through pinned host memory to a device, on several
 streams; counts there how often each byte occurs; and brings the counts back,
 copies and kernels overlapping. Then counts the file again on one thread, to
 check the result and to compare the speed. Prints the entropy in bits per byte,
-the throughput, and from events the time that each stream spent copying,
-counting and idle.
+the throughput, and from events the time that each stream spent copying (with
+the wait for a copy engine, or for a core), counting, and without work.
 
 Without --backend it uses the accelerator that anyaccel info shows as chosen;
 if there is none, the built-in host device, and says so.
@@ -56,7 +56,8 @@ JSON (schema anyaccel.demo.v1):
                 (of the host), device_ms (first copy to last kernel), pinned
   check         ok, how (second_pass or alongside), seconds, bytes_per_second,
                 speedup (null if alongside)
-  streams[]     stream, chunks, bytes, copy_ms, kernel_ms, idle_ms
+  streams[]     stream, chunks, bytes, copy_ms (with the wait for a copy engine
+                or a core), kernel_ms, idle_ms
 
 Exit code: 0; 1 if the check or anything else failed; 2 for bad arguments.";
 

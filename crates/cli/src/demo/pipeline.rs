@@ -50,7 +50,8 @@ pub(crate) struct LaneTimes {
     pub(crate) stream_id: u64,
     pub(crate) chunks: u64,
     pub(crate) bytes: u64,
-    /// Between the events around copies.
+    /// Between the events around copies. A stream that is at rest passes the first at once, so this includes the wait for
+    /// an engine or a core that does the copy.
     pub(crate) copy_ms: f64,
     /// Between the events around kernels.
     pub(crate) kernel_ms: f64,

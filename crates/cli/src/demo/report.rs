@@ -108,11 +108,12 @@ struct StreamDocument {
     chunks: u64,
     /// Bytes.
     bytes: u64,
-    /// Copying to the device.
+    /// Copying to the device, from when the stream was ready for it: a wait for a copy engine, or on the host device for a
+    /// core, counts too.
     copy_ms: f64,
     /// Counting.
     kernel_ms: f64,
-    /// Neither: waiting for the host or for other streams.
+    /// Without work: the host had not enqueued any.
     idle_ms: f64,
 }
 
@@ -267,7 +268,7 @@ impl<'a> Told<'a> {
             });
             rows.push(row("all".to_owned(), &sum, whole * lanes.len() as f64));
         }
-        table(["stream", "chunks", "data", "copy", "kernel", "idle", "busy"], &rows)
+        table(["stream", "chunks", "data", "copy+wait", "kernel", "idle", "busy"], &rows)
     }
 }
 

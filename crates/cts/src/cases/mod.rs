@@ -15,11 +15,12 @@ mod memory;
 mod order;
 mod programs;
 mod progress;
+mod random;
 mod threads;
 mod time;
 mod wait_host;
 
-pub(crate) use face::{Bent, asked};
+pub(crate) use face::{Bent, READS, SETTERS, asked};
 
 use crate::case::Case;
 
@@ -35,6 +36,7 @@ const TABLE: &[&[Case]] = &[
     programs::CASES,
     kernels::CASES,
     builtins::CASES,
+    random::CASES,
     time::CASES,
     threads::CASES,
     capabilities::CASES,

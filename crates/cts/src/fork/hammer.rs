@@ -67,7 +67,7 @@ pub(super) fn hammer(script: &Script) -> Outcome {
     let _busy = Busy::new();
     let began = Instant::now();
     let mut forks = 0;
-    while forks < 60 && began.elapsed() < script.patience {
+    while forks < 150 && began.elapsed() < script.patience {
         in_fork(script.patience, || {
             let child = Runtime::global();
             if !frozen {

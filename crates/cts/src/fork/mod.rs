@@ -11,6 +11,7 @@
 mod ends;
 mod hammer;
 mod process;
+mod random;
 mod scripts;
 
 use crate::case::{Failure, Outcome, Stop, fail, skip};
@@ -56,7 +57,8 @@ static SUBJECT: OnceLock<(Subject, u64)> = OnceLock::new();
 /// Call it first thing in `main`, while the process has one thread, and name the program in
 /// [`Options::child`](crate::Options::child).
 pub fn child_main(subjects: &[Subject]) {
-    let mut args = std::env::args().skip(1);
+    // Another program's arguments need not be Unicode; those of the suite are.
+    let mut args = std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     if args.next().as_deref() != Some(MARKER) {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::ends::{exit, quiet, threads_end, unknown_backend};
 use super::hammer::{hammer, hammer_start};
-use super::{FAILING, FROZEN, Script, in_fork};
+use super::{FAILING, FROZEN, Script, in_fork, random};
 use crate::case::{Outcome, errs, expect, fail, same, skip};
 use crate::cases::asked;
 use anyaccel::{Error, EventOptions, Runtime, StreamOptions};
@@ -20,6 +20,9 @@ pub(super) fn run(name: &str, script: &Script) -> Outcome {
         "failed-start" => failed_start(script),
         "hammer" => hammer(script),
         "hammer-start" => hammer_start(script),
+        "random-live" => random::live(script),
+        "random-fresh" => random::fresh(script),
+        "random-frozen" => random::frozen(script),
         "quiet" => quiet(script),
         "threads-end" => threads_end(script),
         "exit" => exit(script, false),

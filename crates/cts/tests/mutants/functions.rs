@@ -11,7 +11,7 @@ use std::time::Instant;
 mutants! {
     a_function_is_lost: LostFunction on host => "host_fn.called-once", "host_fn.many", "host_fn.in-stream-order";
     a_function_is_called_twice: CalledTwice on host => "host_fn.called-once", "programs.two-streams";
-    a_function_is_called_at_once: CalledEarly on host => "host_fn.not-before-its-turn", "host_fn.in-stream-order";
+    a_function_is_called_at_once: CalledEarly on host => "host_fn.not-before-its-turn", "host_fn.sees-and-shows-memory";
     functions_change_places: SwappedFunctions on host => "host_fn.in-stream-order";
     a_function_does_not_hold_up_its_stream: Detached on host => "host_fn.holds-up-its-stream";
     functions_run_one_at_a_time: OneAtATime on host
@@ -77,7 +77,7 @@ struct CalledEarly;
 
 host_call!(CalledEarly, |self, _good, _stream, function| {
     let mut function = function;
-    std::thread::spawn(move || function.call(HostStatus::Run));
+    function.call(HostStatus::Run);
     Ok(())
 });
 

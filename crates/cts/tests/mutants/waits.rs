@@ -116,8 +116,10 @@ impl Defect for BoundedQueue {
 }
 
 macro_rules! wait_host {
-    ($defect:ident, |$self:ident, $good:ident, $stream:ident, $until:ident, $deadline:ident, $mode:ident| $body:expr) => {
+    ($defect:ident, leaks: $leaks:literal, |$self:ident, $good:ident, $stream:ident, $until:ident, $deadline:ident, $mode:ident| $body:expr) => {
         impl Defect for $defect {
+            const LEAKS: bool = $leaks;
+
             unsafe fn wait_host(
                 &$self,
                 $good: &dyn Device,
@@ -135,12 +137,12 @@ macro_rules! wait_host {
 #[derive(Default)]
 struct EarlyReturn;
 
-wait_host!(EarlyReturn, |self, _good, _stream, _until, _deadline, _mode| Ok(Waited::Ended));
+wait_host!(EarlyReturn, leaks: true, |self, _good, _stream, _until, _deadline, _mode| Ok(Waited::Ended));
 
 #[derive(Default)]
 struct EarlyTimeout;
 
-wait_host!(EarlyTimeout, |self, good, stream, until, deadline, mode| {
+wait_host!(EarlyTimeout, leaks: false, |self, good, stream, until, deadline, mode| {
     let sooner = deadline.map(|deadline| deadline - Duration::from_millis(20));
     // SAFETY: forwarded.
     unsafe { good.wait_host(stream, until, sooner, mode) }
@@ -149,7 +151,7 @@ wait_host!(EarlyTimeout, |self, good, stream, until, deadline, mode| {
 #[derive(Default)]
 struct LateTimeout;
 
-wait_host!(LateTimeout, |self, good, stream, until, deadline, mode| {
+wait_host!(LateTimeout, leaks: false, |self, good, stream, until, deadline, mode| {
     let later = deadline.map(|deadline| deadline + Duration::from_millis(1200));
     // SAFETY: forwarded.
     unsafe { good.wait_host(stream, until, later, mode) }
@@ -159,6 +161,8 @@ wait_host!(LateTimeout, |self, good, stream, until, deadline, mode| {
 struct NowIsTheLastMark(Mutex<HashMap<StreamId, u64>>);
 
 impl Defect for NowIsTheLastMark {
+    const LEAKS: bool = true;
+
     unsafe fn mark(&self, good: &dyn Device, stream: StreamId) -> Result<Mark, Fault> {
         // SAFETY: forwarded.
         let mark = unsafe { good.mark(stream) }?;
@@ -189,7 +193,7 @@ impl Defect for NowIsTheLastMark {
 #[derive(Default)]
 struct NowIsForEver;
 
-wait_host!(NowIsForEver, |self, good, stream, until, deadline, mode| {
+wait_host!(NowIsForEver, leaks: false, |self, good, stream, until, deadline, mode| {
     // SAFETY: forwarded.
     let wait = |until| unsafe { good.wait_host(stream, until, deadline, mode) };
     match wait(until)? {
@@ -201,7 +205,7 @@ wait_host!(NowIsForEver, |self, good, stream, until, deadline, mode| {
 #[derive(Default)]
 struct MarkIsNow;
 
-wait_host!(MarkIsNow, |self, good, stream, _until, deadline, mode| {
+wait_host!(MarkIsNow, leaks: false, |self, good, stream, _until, deadline, mode| {
     // SAFETY: forwarded.
     unsafe { good.wait_host(stream, Until::Now, deadline, mode) }
 });

@@ -11,10 +11,12 @@ mod functions;
 mod graphs;
 mod guards;
 mod life;
+mod random;
 mod starting;
 mod streams;
 
 pub(crate) use bent::Bent;
+pub(crate) use random::{READS, SETTERS};
 
 use crate::case::{Case, Outcome, Stop};
 use crate::env::Env;
@@ -35,6 +37,7 @@ pub(super) const TABLE: &[&[Case]] = &[
     functions::CASES,
     graphs::CASES,
     deferred::CASES,
+    random::CASES,
     life::CASES,
     fork::CASES,
 ];

@@ -79,11 +79,13 @@ impl FakeDevice {
 }
 
 impl Inner {
-    fn place(&mut self, len: u64) -> RawSegment {
+    /// Addresses for so many bytes, as long as there are any that were not used before.
+    fn place(&mut self, len: u64) -> Result<RawSegment, PortError> {
+        let end = len.checked_next_multiple_of(2 * MIB).and_then(|len| self.next_addr.checked_add(len));
         let segment = RawSegment { token: self.next_token, addr: self.next_addr, len };
+        self.next_addr = end.ok_or(PortError::OutOfMemory)?;
         self.next_token += 1;
-        self.next_addr += len.next_multiple_of(2 * MIB);
-        segment
+        Ok(segment)
     }
 }
 
@@ -94,8 +96,8 @@ impl Segments for FakeDevice {
             self.log(|d| format!("X{d}:{len}"));
             return Err(PortError::OutOfMemory);
         }
+        let segment = inner.place(len)?;
         inner.used += len;
-        let segment = inner.place(len);
         self.log(|d| format!("M{d}.{}:{len}", segment.token));
         Ok(segment)
     }
@@ -113,7 +115,7 @@ impl Segments for FakeDevice {
 
 impl Virtual for FakeDevice {
     fn reserve(&self, len: u64, _unit: u64, _stream: u64) -> Result<RawSegment, PortError> {
-        let range = self.inner().place(len);
+        let range = self.inner().place(len)?;
         self.log(|d| format!("R{d}.{}:{len}", range.token));
         Ok(range)
     }

@@ -14,92 +14,45 @@
 //! # Ok::<(), anyaccel_engine::alloc::replay::ReplayError>(())
 //! ```
 
+mod conf;
 mod fake;
 mod json;
+mod tally;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::policy::{Departures, MIB};
-use super::{AllocError, DeviceCache, Handle, PoolId, Ports, Scope, Settings, SettingsError};
+use super::{AllocError, DeviceCache, Handle, PoolId, Ports, Scope};
+pub use conf::{Conf, ReplayError};
 pub use fake::FakeDevice;
 use json::Line;
+pub use tally::{DeviceTally, Exhausted, Tally};
 
-/// The circumstances of a history.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Conf {
-    /// Memory of each device, in bytes.
-    pub total: u64,
-    /// How many devices there are.
-    pub devices: u32,
-    /// Settings of the allocator.
-    pub settings: Settings,
-    /// Departures from the recorded allocator; a history of that one wants none.
-    pub departures: Departures,
-}
+/// What the first line of a history begins with.
+pub const HEADER: &str = "stats_every";
 
-impl Default for Conf {
-    /// One device of 80 GiB, default settings, no departures.
-    fn default() -> Self {
-        Conf { total: 81920 * MIB, devices: 1, settings: Settings::default(), departures: Departures::NONE }
-    }
-}
+/// The operations: name, and how they are written.
+const OPERATIONS: [(&str, &str); 15] = [
+    ("alloc", "alloc ID SIZE STREAM"),
+    ("free", "free ID"),
+    ("record", "record ID STREAM"),
+    ("hold", "hold 0|1"),
+    ("empty_cache", "empty_cache"),
+    ("stats", "stats"),
+    ("reset_peak", "reset_peak"),
+    ("reset_accumulated", "reset_accumulated"),
+    ("fraction", "fraction F"),
+    ("snapshot", "snapshot"),
+    ("device", "device N"),
+    ("current", "current STREAM"),
+    ("pool_end", "pool_end A B"),
+    ("pool_release", "pool_release A B"),
+    ("capture", "capture STREAM 0|1"),
+];
 
-/// Why a history could not be replayed.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ReplayError {
-    /// A line that makes no sense: its number (from 1), its text and what is wrong.
-    Line(usize, String, String),
-    /// The settings.
-    Settings(SettingsError),
-}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplayError::Line(number, text, reason) => write!(f, "line {number}: '{text}': {reason}"),
-            ReplayError::Settings(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {}
-
-impl Conf {
-    /// Parses `KEY=VALUE` lines: `FAKE_CUDA_TOTAL_MB`, `FAKE_CUDA_DEVICES`, and the settings in any of their environment
-    /// variables. Other keys are passed over: they belong to the recording.
-    ///
-    /// # Errors
-    /// A line without `=`, a number that is none, settings that are wrong.
-    pub fn parse(text: &str) -> Result<Conf, ReplayError> {
-        let mut conf = Conf::default();
-        let mut env: HashMap<&str, &str> = HashMap::new();
-        for (i, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            let wrong = |reason: &str| ReplayError::Line(i + 1, line.to_owned(), reason.to_owned());
-            let (key, value) = line.split_once('=').ok_or_else(|| wrong("expected KEY=VALUE"))?;
-            match key {
-                "FAKE_CUDA_TOTAL_MB" => {
-                    let mib: u64 = value.parse().map_err(|_| wrong("expected a whole number of MiB"))?;
-                    conf.total = mib.saturating_mul(MIB);
-                }
-                "FAKE_CUDA_DEVICES" => {
-                    conf.devices = value.parse().map_err(|_| wrong("expected a number of devices"))?;
-                }
-                _ => {
-                    env.insert(key, value);
-                }
-            }
-        }
-        conf.settings =
-            Settings::from_env(|name| env.get(name).map(|v| (*v).to_owned())).map_err(ReplayError::Settings)?;
-        Ok(conf)
-    }
-}
+/// One more, whose last word may be `*`.
+const POOL_BEGIN: &str = "pool_begin A B STREAM|*";
 
 /// What became of an `alloc`.
 #[derive(Clone, Copy)]
@@ -109,58 +62,87 @@ enum Fate {
     Failed,
 }
 
-struct Replayer<'c> {
-    conf: &'c Conf,
+/// A history under way: takes line after line, and keeps only what is live.
+pub struct Replay {
+    log: Arc<fake::Log>,
     fakes: Vec<Arc<FakeDevice>>,
     caches: Vec<DeviceCache>,
     fates: HashMap<String, Fate>,
     current: usize,
-    every: u64,
-    index: u64,
+    every: Option<u64>,
+    /// Lines taken, all of them.
+    lines: u64,
+    tally: Tally,
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay").field("lines", &self.lines).field("tally", &self.tally).finish_non_exhaustive()
+    }
 }
 
 /// Replays a history and gives each line of the answer to `out`.
 ///
 /// # Errors
-/// A line that can't be parsed. The lines before it have been replayed and given out.
+/// A line that can't be parsed or makes no sense. The lines before it have been replayed and given out.
 pub fn replay(trace: &str, conf: &Conf, out: &mut dyn FnMut(&str)) -> Result<(), ReplayError> {
-    let log = Arc::new(fake::Log::default());
-    let fakes: Vec<_> =
-        (0..conf.devices).map(|index| Arc::new(FakeDevice::new(index, conf.total, Some(log.clone())))).collect();
-    let caches = fakes
-        .iter()
-        .zip(0..)
-        .map(|(fake, index)| DeviceCache::new(index, fake.clone().ports(), conf.settings.clone(), conf.departures));
-    let caches = caches.collect();
-    let mut replayer = Replayer { conf, fakes, caches, fates: HashMap::new(), current: 0, every: 0, index: 0 };
-    for (number, text) in trace.lines().enumerate() {
-        if text.trim().is_empty() {
-            continue;
+    let mut replay = Replay::new(conf);
+    for text in trace.lines() {
+        if let Some(line) = replay.line(text)? {
+            out(&line);
         }
-        let wrong = |reason: String| ReplayError::Line(number + 1, text.to_owned(), reason);
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        if words[0] == "stats_every" {
-            replayer.every = parse(&words, 1).map_err(wrong)?;
-            continue;
-        }
-        let mut line = Line::new(replayer.index, text);
-        let always = replayer.step(&words, &mut line).map_err(wrong)?;
-        line.calls(&log.take());
-        if words[0] == "snapshot" {
-            line.segments(&replayer.caches[replayer.current].snapshot());
-        }
-        if always || (replayer.every > 0 && replayer.index.is_multiple_of(replayer.every)) {
-            line.stats(&replayer.caches[replayer.current].stats());
-        }
-        out(&line.end());
-        replayer.index += 1;
     }
     Ok(())
 }
 
-fn parse<T: std::str::FromStr>(words: &[&str], at: usize) -> Result<T, String> {
-    let word = words.get(at).ok_or_else(|| format!("'{}' needs {at} or more arguments", words[0]))?;
-    word.parse().map_err(|_| format!("'{word}' is not what '{}' takes as argument {at}", words[0]))
+/// The arguments of an operation.
+struct Words<'t> {
+    usage: &'static str,
+    words: Vec<&'t str>,
+}
+
+impl<'t> Words<'t> {
+    fn of(text: &'t str) -> Result<Self, String> {
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let known = |name: &str| OPERATIONS.iter().find(|(known, _)| *known == name).map(|(_, usage)| *usage);
+        let usage = match words[0] {
+            HEADER => return Err(format!("{HEADER} is the first line of a history, and only that")),
+            "pool_begin" => POOL_BEGIN,
+            name => known(name).ok_or_else(|| {
+                let names: Vec<&str> = OPERATIONS.iter().map(|(name, _)| *name).chain(["pool_begin"]).collect();
+                format!("'{name}' is no operation; known are {}", names.join(", "))
+            })?,
+        };
+        if words.len() != usage.split(' ').count() {
+            return Err(format!("expected '{usage}'"));
+        }
+        Ok(Words { usage, words })
+    }
+
+    fn get<T: std::str::FromStr>(&self, at: usize, what: &str) -> Result<T, String> {
+        let word = self.words[at];
+        word.parse().map_err(|_| format!("'{word}' is no {what}; expected '{}'", self.usage))
+    }
+
+    fn size(&self, at: usize) -> Result<u64, String> {
+        self.get(at, "number of bytes below 2^64")
+    }
+
+    fn stream(&self, at: usize) -> Result<u64, String> {
+        self.get(at, "stream")
+    }
+
+    fn switch(&self, at: usize) -> Result<bool, String> {
+        match self.words[at] {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            word => Err(format!("'{word}' is neither 0 nor 1; expected '{}'", self.usage)),
+        }
+    }
+
+    fn pool(&self) -> Result<PoolId, String> {
+        Ok(PoolId(self.get(1, "part of a pool's name")?, self.get(2, "part of a pool's name")?))
+    }
 }
 
 fn result<E: fmt::Display>(line: &mut Line, result: Result<(), E>) {
@@ -170,36 +152,103 @@ fn result<E: fmt::Display>(line: &mut Line, result: Result<(), E>) {
     }
 }
 
-impl Replayer<'_> {
+impl Replay {
+    /// Devices and caches as the circumstances say, with nothing allocated.
+    pub fn new(conf: &Conf) -> Self {
+        let log = Arc::new(fake::Log::default());
+        let devices = conf.devices.max(1);
+        let fakes: Vec<_> =
+            (0..devices).map(|index| Arc::new(FakeDevice::new(index, conf.total, Some(log.clone())))).collect();
+        let caches = fakes
+            .iter()
+            .zip(0..)
+            .map(|(fake, index)| DeviceCache::new(index, fake.clone().ports(), conf.settings.clone(), conf.departures));
+        let caches = caches.collect();
+        let tally = Tally { devices: vec![DeviceTally::default(); fakes.len()], ..Tally::default() };
+        Replay { log, fakes, caches, fates: HashMap::new(), current: 0, every: None, lines: 0, tally }
+    }
+
+    /// Replays the next line. Gives the line of the answer; an empty line and the first one have none.
+    ///
+    /// # Errors
+    /// The line can't be parsed or makes no sense. Nothing more should be replayed then.
+    pub fn line(&mut self, text: &str) -> Result<Option<String>, ReplayError> {
+        self.lines += 1;
+        if text.trim_ascii().is_empty() {
+            return Ok(None);
+        }
+        self.operation(text).map_err(|reason| ReplayError::Line(self.lines, text.to_owned(), reason))
+    }
+
+    /// What has happened so far.
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.tally.clone();
+        for (device, cache) in tally.devices.iter_mut().zip(&self.caches) {
+            device.counted(&cache.stats());
+        }
+        tally
+    }
+
+    fn operation(&mut self, text: &str) -> Result<Option<String>, String> {
+        let Some(every) = self.every else {
+            let mut words = text.split_ascii_whitespace();
+            let number = if words.next() == Some(HEADER) { words.next() } else { None };
+            let every = number.and_then(|number| number.parse().ok()).filter(|_| words.next().is_none());
+            self.every = Some(every.ok_or_else(|| format!("a history begins with '{HEADER} N', N a whole number"))?);
+            return Ok(None);
+        };
+        let words = Words::of(text)?;
+        let index = self.tally.ops;
+        let mut line = Line::new(index, text);
+        let always = self.step(&words, text, &mut line)?;
+        let calls = self.log.take();
+        calls.iter().for_each(|call| self.tally.called(call));
+        for (tally, cache) in self.tally.devices.iter_mut().zip(&self.caches) {
+            tally.holds(cache.allocated(), cache.reserved());
+        }
+        line.calls(&calls);
+        if words.words[0] == "snapshot" {
+            line.segments(&self.cache().snapshot());
+        }
+        if always || (every > 0 && index.is_multiple_of(every)) {
+            line.stats(&self.cache().stats());
+        }
+        self.tally.ops += 1;
+        Ok(Some(line.end()))
+    }
+
     fn cache(&self) -> &DeviceCache {
         &self.caches[self.current]
     }
 
+    fn fate(&self, id: &str) -> Result<Fate, String> {
+        self.fates.get(id).copied().ok_or_else(|| format!("nothing is allocated under the name '{id}'"))
+    }
+
     /// Does one operation. Says whether its line has statistics in any case.
-    fn step(&mut self, words: &[&str], line: &mut Line) -> Result<bool, String> {
-        let pool = || Ok::<_, String>(PoolId(parse(words, 1)?, parse(words, 2)?));
-        match words[0] {
-            "alloc" => {
-                let id: String = parse(words, 1)?;
-                return self.alloc(id, parse(words, 2)?, parse(words, 3)?, line);
+    fn step(&mut self, words: &Words<'_>, text: &str, line: &mut Line) -> Result<bool, String> {
+        match words.words[0] {
+            "alloc" => return self.alloc(words, text, line),
+            "free" => {
+                let fate = self.fate(words.words[1])?;
+                self.fates.remove(words.words[1]);
+                self.tally.frees += 1;
+                match fate {
+                    Fate::Failed => line.result("skip"),
+                    Fate::Null => line.result("ok"),
+                    Fate::Live(handle, device) => result(line, self.caches[device].free(handle)),
+                }
             }
-            "free" => match self.fates.remove(words.get(1).copied().unwrap_or_default()) {
-                None => line.error("no such allocation"),
-                Some(Fate::Failed) => line.result("skip"),
-                Some(Fate::Null) => line.result("ok"),
-                Some(Fate::Live(handle, device)) => result(line, self.caches[device].free(handle)),
-            },
             "record" => {
-                let stream = parse(words, 2)?;
-                match self.fates.get(words[1]) {
-                    None => line.error("no such allocation"),
-                    Some(Fate::Failed) => line.result("skip"),
-                    Some(Fate::Null) => line.result("ok"),
-                    Some(Fate::Live(handle, device)) => result(line, self.caches[*device].record(*handle, stream)),
+                let stream = words.stream(2)?;
+                match self.fate(words.words[1])? {
+                    Fate::Failed => line.result("skip"),
+                    Fate::Null => line.result("ok"),
+                    Fate::Live(handle, device) => result(line, self.caches[device].record(handle, stream)),
                 }
             }
             "hold" => {
-                let held = parse::<u8>(words, 1)? != 0;
+                let held = words.switch(1)?;
                 self.fakes.iter().for_each(|fake| fake.hold(held));
                 line.result("ok");
             }
@@ -208,49 +257,56 @@ impl Replayer<'_> {
                 line.result("ok");
                 return Ok(true);
             }
-            "snapshot" => line.result("ok"),
             "reset_peak" => {
                 self.cache().reset_peak_stats();
                 line.result("ok");
             }
             "reset_accumulated" => {
+                let stats = self.cache().stats();
+                self.tally.devices[self.current].counted(&stats);
                 self.cache().reset_accumulated_stats();
                 line.result("ok");
             }
-            "fraction" => result(line, self.cache().set_fraction(parse(words, 1)?)),
+            "fraction" => result(line, self.cache().set_fraction(words.get(1, "number")?)),
             "device" => {
-                let device: usize = parse(words, 1)?;
+                let device: usize = words.get(1, "device")?;
                 if device >= self.caches.len() {
-                    return Err(format!("there are {} devices", self.conf.devices));
+                    return Err(format!("there is no device {device}: the configuration has {}", self.caches.len()));
                 }
                 self.current = device;
                 line.result("ok");
             }
             "current" => {
-                parse::<u64>(words, 1)?;
+                words.stream(1)?;
                 line.result("ok");
             }
             "pool_begin" => {
-                let scope = if words.get(3) == Some(&"*") { Scope::All } else { Scope::Stream(parse(words, 3)?) };
-                result(line, self.cache().begin_pool(pool()?, scope));
+                let scope = if words.words[3] == "*" { Scope::All } else { Scope::Stream(words.stream(3)?) };
+                result(line, self.cache().begin_pool(words.pool()?, scope));
             }
-            "pool_end" => result(line, self.cache().end_pool(pool()?)),
-            "pool_release" => result(line, self.cache().release_pool(pool()?)),
+            "pool_end" => result(line, self.cache().end_pool(words.pool()?)),
+            "pool_release" => result(line, self.cache().release_pool(words.pool()?)),
             "capture" => {
-                let stream = parse(words, 1)?;
-                if parse::<u8>(words, 2)? != 0 {
+                let stream = words.stream(1)?;
+                if words.switch(2)? {
                     self.cache().capture_begin(stream);
                 } else {
                     self.cache().capture_end(stream);
                 }
                 line.result("ok");
             }
-            other => return Err(format!("'{other}' is no operation")),
+            // Only the snapshot is left: names were checked.
+            _ => line.result("ok"),
         }
         Ok(false)
     }
 
-    fn alloc(&mut self, id: String, size: u64, stream: u64, line: &mut Line) -> Result<bool, String> {
+    fn alloc(&mut self, words: &Words<'_>, text: &str, line: &mut Line) -> Result<bool, String> {
+        let (id, size, stream) = (words.words[1], words.size(2)?, words.stream(3)?);
+        if let Some(Fate::Live(..)) = self.fates.get(id) {
+            return Err(format!("the name '{id}' is still in use"));
+        }
+        self.tally.allocs += 1;
         let (fate, always) = match self.cache().alloc(size, stream) {
             Ok(Some(block)) => {
                 line.result("ok");
@@ -261,8 +317,10 @@ impl Replayer<'_> {
                 line.result("null");
                 (Fate::Null, false)
             }
-            Err(AllocError::OutOfMemory(_) | AllocError::TooLarge { .. }) => {
+            Err(error @ (AllocError::OutOfMemory(_) | AllocError::TooLarge { .. })) => {
                 line.result("oom");
+                let report = if let AllocError::OutOfMemory(report) = error { Some(report) } else { None };
+                self.tally.exhausted(self.lines, text, report);
                 (Fate::Failed, true)
             }
             Err(error) => {
@@ -270,9 +328,7 @@ impl Replayer<'_> {
                 (Fate::Failed, false)
             }
         };
-        if let Some(Fate::Live(..)) = self.fates.insert(id, fate) {
-            return Err("that name is still in use".into());
-        }
+        self.fates.insert(id.to_owned(), fate);
         Ok(always)
     }
 }
