@@ -109,7 +109,6 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("defer.error", "an error carries the place that queued it"),
     says("defer.re-entry", "a deferred call may call the runtime"),
     says("defer.no-locks", "no lock is held while one runs"),
-<<<<<<< HEAD
     // Graphs.
     says("graph.begin", "captures the current stream of the current device; refused inside itself, or with a graph"),
     says("graph.end", "ends on the stream where it began, else the capture goes on"),
@@ -119,7 +118,6 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("graph.pool", "a private pool: shared with nothing outside, kept by the graph, given back after it"),
     says("graph.out-of-memory", "out of memory inside a capture frees nothing and leaves it running"),
     says("graph.reset", "it can capture again; twice is harmless"),
-=======
     // Random numbers.
     says("random.fills", "every distribution has the bits of its definition on every device"),
     says("random.torch-cuda", "the layout torch-cuda has torch.cuda's numbers and offsets"),
@@ -135,7 +133,6 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("random.no-accelerator", "without an accelerator setting is ignored and there are no states"),
     says("random.fork-rng", "fork_rng restores the states that it was asked for"),
     says("random.child", "a forked child starts from chosen seeds, else from its own"),
->>>>>>> main
     // Fork.
     says("fork.fresh", "a child forked while fresh is fresh"),
     says("fork.restart", "a kind that can starts anew in the child; the parent goes on"),
