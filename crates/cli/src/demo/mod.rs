@@ -3,6 +3,7 @@
 mod captured;
 mod check;
 mod input;
+mod memory;
 mod pipeline;
 mod progress;
 mod report;
@@ -12,6 +13,7 @@ use crate::output::{Class, Failure, Output};
 use anyaccel::{Error, Kind, Runtime, backends, selection};
 use check::{Counts, single_thread};
 use input::Input;
+use memory::MemoryDocument;
 use pipeline::{Pipeline, Plan};
 use progress::Progress;
 use report::{Check, DeviceDocument, Told, opening};
@@ -34,8 +36,9 @@ the wait for a copy engine, or for a core), counting, and without work.
 Without --backend it uses the accelerator that anyaccel info shows as chosen;
 if there is none, the built-in host device, and says so.
 
-With --graph each stream's work on a chunk, cut into halves so that one is copied
-while the other is counted, is captured once and replayed for every whole chunk.
+With --graph each stream's work on a chunk, cut into halves so that one is
+copied while the other is counted, is captured once and replayed for every
+whole chunk.
 
 By default there are 4 streams; on the host device one more than cores, up to
 4.
@@ -64,6 +67,9 @@ JSON (schema anyaccel.demo.v1):
   graph         captures, nodes, replays (with --graph, else null)
   streams[]     stream, chunks, bytes, copy_ms (with the wait for a copy engine
                 or a core), kernel_ms, idle_ms
+  memory        device and pinned: requested_bytes_peak, allocated_bytes_peak
+                (rounded), reserved_bytes_peak (held), requests, segments (held
+                in the end), driver_calls
 
 Exit code: 0; 1 if the check or anything else failed; 2 for bad arguments.";
 
@@ -156,7 +162,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     if difference.is_some() && matches!(check, Check::SecondPass(_)) && input.has_changed() {
         return Err(Failure::new(Class::Input, format!("{} changed while it was read; run again", input.name)));
     }
-    let told = Told { input: &input.name, plan, device: &device, run: &run, check: &check };
+    let memory = MemoryDocument::read(&runtime)?;
+    let told = Told { input: &input.name, plan, device: &device, run: &run, check: &check, memory };
     if output.is_json() {
         output.document(&told.document())?;
     } else {
