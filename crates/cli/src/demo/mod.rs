@@ -92,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = chunk_size)]
     chunk: usize,
 
-    /// Capture a stream's work once and replay it for every chunk
+    /// Capture the work once, replay it for every chunk
     #[arg(long)]
     graph: bool,
 
