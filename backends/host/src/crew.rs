@@ -9,6 +9,7 @@
 //! - Threads appear with the first work and end when the crew is closed. `closed` is set before the queues are emptied,
 //!   under the lock: a stream listed later is refused, and who listed it cancels it.
 
+use crate::graph::Run;
 use crate::machine::Holdings;
 use crate::op::Class;
 use crate::ready::Ready;
@@ -24,12 +25,14 @@ use std::sync::Arc;
 struct Pool {
     ready: Ready<Arc<Stream>>,
     splits: Vec<Arc<Split>>,
+    /// Replays that have more ready than their threads run.
+    graphs: Vec<Arc<Run>>,
     roster: Roster,
 }
 
 impl Pool {
     fn queued(&self) -> usize {
-        self.ready.len() + self.splits.len()
+        self.ready.len() + self.splits.len() + self.graphs.len()
     }
 }
 
@@ -37,6 +40,15 @@ impl Pool {
 enum Work {
     Stream(Arc<Stream>),
     Split(Arc<Split>),
+    Graph(Arc<Run>),
+}
+
+/// What a callback thread runs.
+pub(crate) enum Turn {
+    /// A stream whose next operation is a function.
+    Stream(Arc<Stream>),
+    /// A strand of a graph that is one, and its crew.
+    Strand(Arc<Run>, u32, Arc<Crew>),
 }
 
 /// The threads of a driver.
@@ -46,7 +58,7 @@ pub(crate) struct Crew {
     queued: AtomicUsize,
     closed: AtomicBool,
     workers: usize,
-    callbacks: Callbacks<Arc<Stream>>,
+    callbacks: Callbacks<Turn>,
     _holdings: Arc<Holdings>,
 }
 
@@ -60,12 +72,18 @@ impl Crew {
     /// A crew of at most that many workers, which keep what they may be working on. Starts no thread.
     pub(crate) fn new(workers: usize, levels: usize, holdings: Arc<Holdings>) -> Self {
         let workers = workers.max(1);
-        let run = |stream: Arc<Stream>| match stream.crew().closed() {
-            false => run_listed(stream, Runner::Callback),
-            true => stream.cancel(),
+        let run = |turn: Turn| match turn {
+            Turn::Stream(stream) if stream.crew().closed() => stream.cancel(),
+            Turn::Stream(stream) => run_listed(stream, Runner::Callback),
+            Turn::Strand(run, strand, crew) => run.call(&crew, strand),
         };
         Self {
-            pool: Mutex::new(Pool { ready: Ready::new(levels), splits: Vec::new(), roster: Roster::new(workers) }),
+            pool: Mutex::new(Pool {
+                ready: Ready::new(levels),
+                splits: Vec::new(),
+                graphs: Vec::new(),
+                roster: Roster::new(workers),
+            }),
             work: Condvar::new(),
             queued: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -97,7 +115,7 @@ impl Crew {
     #[must_use]
     pub(crate) fn list(self: &Arc<Self>, stream: &Arc<Stream>, class: Class) -> bool {
         if class == Class::Call {
-            return self.callbacks.push(Arc::clone(stream)).is_ok();
+            return self.callbacks.push(Turn::Stream(Arc::clone(stream))).is_ok();
         }
         let mut pool = self.pool.lock();
         if self.closed() {
@@ -109,6 +127,25 @@ impl Crew {
         drop(pool);
         self.answer(call);
         true
+    }
+
+    /// Has a function of a graph called; false if the crew is closed.
+    #[must_use]
+    pub(crate) fn call(self: &Arc<Self>, run: &Arc<Run>, strand: u32) -> bool {
+        self.callbacks.push(Turn::Strand(Arc::clone(run), strand, Arc::clone(self))).is_ok()
+    }
+
+    /// Lists a replay that has more ready than its threads run.
+    pub(crate) fn offer(self: &Arc<Self>, run: &Arc<Run>) {
+        let mut pool = self.pool.lock();
+        if self.closed() {
+            return;
+        }
+        pool.graphs.push(Arc::clone(run));
+        self.queued.store(pool.queued(), Ordering::Release);
+        let call = pool.roster.call();
+        drop(pool);
+        self.answer(call);
     }
 
     /// Runs `body(at, len)` over `0..len` in chunks, together with workers that have nothing else to do. Returns when
@@ -188,6 +225,7 @@ impl Crew {
             match work {
                 Work::Stream(stream) => run_listed(stream, Runner::Worker),
                 Work::Split(split) => split.join(),
+                Work::Graph(run) => run.help(self),
             }
             pool = self.pool.lock();
             pool.roster.done();
@@ -226,7 +264,13 @@ impl Crew {
             Some(stream) => Some(Work::Stream(stream)),
             None => {
                 pool.splits.retain(|split| split.has_more());
-                pool.splits.first().map(|split| Work::Split(Arc::clone(split)))
+                match pool.splits.first() {
+                    Some(split) => Some(Work::Split(Arc::clone(split))),
+                    None => {
+                        pool.graphs.retain(|run| run.wants_help());
+                        pool.graphs.first().map(|run| Work::Graph(Arc::clone(run)))
+                    }
+                }
             }
         };
         self.queued.store(pool.queued(), Ordering::Release);
@@ -252,10 +296,10 @@ impl Crew {
     pub(crate) fn close(&self, streams: Vec<Arc<Stream>>) {
         let mut pool = self.pool.lock();
         self.closed.store(true, Ordering::SeqCst);
-        let ready = pool.ready.take_all();
+        let (ready, graphs) = (pool.ready.take_all(), std::mem::take(&mut pool.graphs));
         drop(pool);
         self.work.notify_all();
-        drop(ready);
+        drop((ready, graphs));
         for stream in streams {
             if stream.at_rest() {
                 continue;
@@ -263,7 +307,7 @@ impl Crew {
             if !self.callbacks.has_thread() {
                 // So there is no function of the user among the work.
                 stream.cancel();
-            } else if let Err(stream) = self.callbacks.push(stream) {
+            } else if let Err(Turn::Stream(stream)) = self.callbacks.push(Turn::Stream(stream)) {
                 stream.cancel();
             }
         }

@@ -8,6 +8,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `driver`, `config`, `probe` | counting, describing and starting; the environment |
+//! | `graph/` | lists of operations, flattened and run as one |
 //! | `device`, `memory`, `pinned`, `peers`, `virtual_memory`, `gate`, `kernel`, `stamp` | calls become operations and objects |
 //! | `stream`, `run`, `op`, `wait` | the mailbox protocol, who runs it, what operations do, who waits |
 //! | `crew`, `ready`, `split`, `bulk` | workers, their queue, large operations in chunks and past the caches |
@@ -27,6 +28,7 @@ mod crew;
 mod device;
 mod driver;
 mod gate;
+mod graph;
 mod kernel;
 #[cfg(all(test, loom))]
 mod loom_models;

@@ -2,6 +2,7 @@
 
 use crate::crew::Crew;
 use crate::gate::GateState;
+use crate::graph::Exec;
 use crate::memory::{Budget, Memory};
 use crate::stamp::StampCell;
 use crate::stream::Stream;
@@ -21,6 +22,7 @@ pub(crate) struct Machine {
     pub(crate) stamps: Slab<Arc<StampCell>>,
     pub(crate) kernels: Slab<Arc<HostKernel>>,
     pub(crate) gates: Slab<Arc<GateState>>,
+    pub(crate) graphs: Slab<Arc<Exec>>,
     /// Host memory that was registered: its length by its address.
     pub(crate) registered: Mutex<BTreeMap<u64, u64>>,
     budgets: Vec<Arc<Budget>>,
@@ -45,6 +47,7 @@ impl Machine {
             stamps: Slab::new(),
             kernels: Slab::new(),
             gates: Slab::new(),
+            graphs: Slab::new(),
             registered: Mutex::new(BTreeMap::new()),
             holdings,
             budgets: (0..devices).map(|_| Arc::new(Budget::new(memory))).collect(),

@@ -6,6 +6,7 @@
 use crate::bulk::{self, BULK};
 use crate::crew::Crew;
 use crate::gate::GateState;
+use crate::graph::Replay;
 use crate::kernel::UserLaunch;
 use crate::stamp::StampCell;
 use crate::stream::Stream;
@@ -59,6 +60,8 @@ pub(crate) enum Op {
         mark: u64,
     },
     Gate(Arc<GateState>),
+    /// A replay of a graph.
+    Replay(Box<Replay>),
     /// Whatever a model wants to know.
     #[cfg(loom)]
     Probe(Box<dyn FnOnce() + Send>),
@@ -92,9 +95,26 @@ impl Op {
         match self {
             Self::Call(_) => Class::Call,
             Self::Launch(_) => Class::Work,
+            Self::Replay(replay) => replay.class(),
             other if other.effort() > SMALL => Class::Work,
             _ => Class::Small,
         }
+    }
+
+    /// The same work once more; `None` for what is no work on memory, or a launch.
+    pub(crate) fn again(&self) -> Option<Self> {
+        Some(match *self {
+            Self::Copy { dst, src, len } => Self::Copy { dst, src, len },
+            Self::Fill { dst, pattern, len } => Self::Fill { dst, pattern, len },
+            Self::Write { dst, bytes } => Self::Write { dst, bytes },
+            Self::Convert { dst, to, src, from, count } => Self::Convert { dst, to, src, from, count },
+            Self::Histogram { counts, src, len } => Self::Histogram { counts, src, len },
+            Self::Random(ref random) => {
+                Self::Random(Box::new(RandomFill { fill: random.fill, dst: random.dst, cell: random.cell }))
+            }
+            Self::Noop => Self::Noop,
+            _ => return None,
+        })
     }
 
     /// About how long it takes, in bytes of a copy.
@@ -105,6 +125,7 @@ impl Op {
             Self::Convert { count, from, to, .. } => count.saturating_mul(COMPUTED * from.size().max(to.size())),
             Self::Random(random) => (random.fill.destination_len() as usize).saturating_mul(COMPUTED),
             Self::Launch(_) => 64 << 10,
+            Self::Replay(replay) => replay.effort(),
             _ => 0,
         }
     }
@@ -113,8 +134,8 @@ impl Op {
     ///
     /// # Safety
     /// It is the operation's turn, so H4, H5 and H15 allow the accesses.
-    pub(crate) unsafe fn work(self, crew: &Arc<Crew>) {
-        match self {
+    pub(crate) unsafe fn work(&self, crew: &Arc<Crew>) {
+        match *self {
             Self::Copy { dst, src, len } => {
                 if dst.cast_const() == src {
                     return;
@@ -145,7 +166,7 @@ impl Op {
                     }
                 });
             }
-            Self::Write { dst, bytes } => {
+            Self::Write { dst, ref bytes } => {
                 let bytes = bytes.bytes();
                 // SAFETY: the place holds the bytes (H4).
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), dst, bytes.len()) };
@@ -173,8 +194,9 @@ impl Op {
                     histogram::count_shared(unsafe { src.slice(at, len) }, counts);
                 });
             }
-            Self::Random(work) => {
-                let RandomFill { fill, dst, cell } = *work;
+            Self::Random(ref work) => {
+                let RandomFill { fill, dst, cell } = &**work;
+                let (dst, cell) = (*dst, *cell);
                 let cell_len = fill.cell_len() as usize;
                 // SAFETY: the cell is that long (H15), and nobody writes it at this turn.
                 let cell = if cell_len == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(cell, cell_len) } };
@@ -192,10 +214,10 @@ impl Op {
             }
             Self::Noop => noop::noop(),
             // SAFETY: it is the launch's turn.
-            Self::Launch(launch) => unsafe { launch.run(crew) },
-            Self::Call(_) | Self::Mark(_) | Self::Stamp(_) | Self::Wait { .. } | Self::Gate(_) => {}
+            Self::Launch(ref launch) => unsafe { launch.run(crew) },
+            Self::Call(_) | Self::Mark(_) | Self::Stamp(_) | Self::Wait { .. } | Self::Gate(_) | Self::Replay(_) => {}
             #[cfg(loom)]
-            Self::Probe(probe) => probe(),
+            Self::Probe(_) => {}
         }
     }
 }

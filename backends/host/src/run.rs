@@ -4,6 +4,7 @@
 //! instead of listing it, while its own stream only waits or ends. Before any other operation it is listed after all, so
 //! nothing that takes time stands before it.
 
+use crate::graph::{Progress, Replay};
 use crate::op::{Class, Op};
 use crate::stream::{State, Stream};
 use crate::sync::{Ordering, fence};
@@ -142,8 +143,16 @@ impl Stream {
                         return in_hand;
                     }
                 }
+                Op::Replay(mut replay) => {
+                    // SAFETY: it is its turn, as below.
+                    if unsafe { replay.go_on(self.crew()) } == Progress::Waits && self.block_in(replay) {
+                        return in_hand;
+                    }
+                }
+                #[cfg(loom)]
+                Op::Probe(probe) => probe(),
                 // SAFETY: it is its turn: everything before it in this stream has ended, and so have the waits.
-                work => unsafe { work.work(self.crew()) },
+                ref work => unsafe { work.work(self.crew()) },
             }
             let over = match runner {
                 Runner::Waiter { mark, deadline } => {
@@ -254,6 +263,14 @@ impl Stream {
         false
     }
 
+    /// The same in a replay that others work on: it stays first in the stream.
+    fn block_in(self: &Arc<Self>, replay: Box<Replay>) -> bool {
+        let run = replay.run();
+        // SAFETY: this thread holds the token.
+        unsafe { self.outbox().with(|outbox| outbox.push_front(Op::Replay(replay))) };
+        self.block(|waiter| run.register(waiter))
+    }
+
     fn list_in_hand(self: &Arc<Self>) {
         let mail = self.mail();
         // Somebody who waits for it may have taken the token meanwhile; then the entry is stale, as it may be anyway.
@@ -284,8 +301,10 @@ impl Stream {
             // SAFETY: this thread holds the token.
             let work = unsafe { self.outbox().with(std::mem::take) };
             for op in work {
-                if let Op::Call(mut function) = op {
-                    function.call(HostStatus::Cancelled);
+                match op {
+                    Op::Call(mut function) => function.call(HostStatus::Cancelled),
+                    Op::Replay(replay) => replay.cancel(),
+                    _ => {}
                 }
             }
             if !self.refill() {

@@ -2,6 +2,7 @@
 
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
+use crate::graph::{GraphError, Replays, Viewing};
 use crate::lane::LaneRef;
 use crate::local;
 use crate::port::{Block, HostBlock, Part};
@@ -10,7 +11,7 @@ use crate::stream::Stream;
 use anyaccel_hal::{Until, WaitMode};
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Device memory. Freed when dropped, once all work that uses it has ended: no call is needed before.
 ///
@@ -29,8 +30,8 @@ pub struct Buffer {
     runtime: Runtime,
     device: Device,
     len: u64,
-    /// None for no bytes.
-    block: Option<Block>,
+    /// None for no bytes. Shared with the graphs that use it.
+    block: Option<Arc<Block>>,
 }
 
 impl fmt::Debug for Buffer {
@@ -119,7 +120,7 @@ impl Buffer {
 
     /// Its address on the device, synthetic on devices whose memory has none; 0 if it has no bytes.
     pub fn address(&self) -> u64 {
-        self.block.as_ref().map_or(0, Block::addr)
+        self.block.as_ref().map_or(0, |block| block.addr())
     }
 
     /// The whole buffer.
@@ -140,7 +141,7 @@ impl Buffer {
         &self.runtime
     }
 
-    pub(crate) fn block(&self) -> Option<&Block> {
+    pub(crate) fn block(&self) -> Option<&Arc<Block>> {
         self.block.as_ref()
     }
 
@@ -164,7 +165,11 @@ impl Buffer {
     pub fn record_stream(&self, stream: &Stream) -> Result<()> {
         self.on(stream)?;
         if let Some(block) = &self.block {
-            block.used_on(stream.port("Buffer.record_stream")?, &stream.lane)?;
+            let port = stream.port("Buffer.record_stream")?;
+            match stream.lane.recording() {
+                Some(recording) => recording.keep_block(port, &stream.lane, block)?,
+                None => block.used_on(port, &stream.lane)?,
+            }
         }
         Ok(())
     }
@@ -257,6 +262,8 @@ struct Flights {
     reads: Vec<(LaneRef, u64)>,
     /// The device writes it.
     writes: Vec<(LaneRef, u64)>,
+    /// Graphs whose replays use it, and whether they write it.
+    graphs: Vec<(Arc<Replays>, bool)>,
 }
 
 fn note(flights: &mut Vec<(LaneRef, u64)>, lane: &LaneRef, mark: u64) {
@@ -285,7 +292,7 @@ pub struct PinnedBuffer {
     runtime: Runtime,
     device: Device,
     len: usize,
-    block: Option<HostBlock>,
+    block: Option<Arc<HostBlock>>,
     flights: Mutex<Flights>,
 }
 
@@ -319,18 +326,19 @@ impl PinnedBuffer {
 
     /// The bytes that are held for it: its length, rounded by the cache.
     pub fn capacity(&self) -> u64 {
-        self.block.as_ref().map_or(0, HostBlock::capacity)
+        self.block.as_ref().map_or(0, |block| block.capacity())
     }
 
     /// Whether it really is pinned; false where the device pins no memory.
     pub fn is_pinned(&self) -> bool {
-        self.block.as_ref().is_some_and(HostBlock::is_pinned)
+        self.block.as_ref().is_some_and(|block| block.is_pinned())
     }
 
     /// Its bytes, once copies into it have ended.
     ///
     /// # Errors
-    /// The driver's; [`Error::InsideHostFunction`] if it would have to wait there.
+    /// The driver's; [`Error::InsideHostFunction`] if it would have to wait there; [`GraphError::PinnedInGraph`] while a
+    /// graph lives whose replays write it: use [`PinnedBuffer::with`].
     pub fn as_slice(&self) -> Result<&[u8]> {
         self.land(false)?;
         Ok(match &self.block {
@@ -344,7 +352,7 @@ impl PinnedBuffer {
     /// Its bytes to write, once all its copies have ended.
     ///
     /// # Errors
-    /// As [`PinnedBuffer::as_slice`].
+    /// As [`PinnedBuffer::as_slice`], also for a graph whose replays only read it: use [`PinnedBuffer::with_mut`].
     pub fn as_mut_slice(&mut self) -> Result<&mut [u8]> {
         self.land(true)?;
         Ok(match &self.block {
@@ -354,8 +362,103 @@ impl PinnedBuffer {
         })
     }
 
+    /// Lends its bytes to a function, once copies into it have ended, replays of graphs included. While it runs no replay
+    /// of a graph that uses the buffer begins: it would be refused as [`GraphError::Viewed`].
+    ///
+    /// # Errors
+    /// Those of waiting.
+    pub fn with<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let viewing = self.view()?;
+        self.land_copies(false)?;
+        let looked = look(match &self.block {
+            // SAFETY: as in `as_slice`; replays that write it have ended, and none begins while it is viewed.
+            Some(block) => unsafe { std::slice::from_raw_parts(block.ptr(), self.len) },
+            None => &[],
+        });
+        drop(viewing);
+        Ok(looked)
+    }
+
+    /// The same to write, once all its copies have ended.
+    ///
+    /// # Errors
+    /// Those of waiting.
+    pub fn with_mut<T>(&mut self, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
+        let viewing = self.view()?;
+        self.land_copies(true)?;
+        let changed = change(match &self.block {
+            // SAFETY: as in `as_mut_slice`; all replays that use it have ended, and none begins while it is viewed.
+            Some(block) => unsafe { std::slice::from_raw_parts_mut(block.ptr(), self.len) },
+            None => &mut [],
+        });
+        drop(viewing);
+        Ok(changed)
+    }
+
+    /// Keeps replays of graphs that use it from beginning, and waits for those that did.
+    fn view(&self) -> Result<Vec<Viewing>> {
+        let call = "PinnedBuffer";
+        self.runtime.check_generation(call, "pinned buffer")?;
+        let graphs: Vec<Arc<Replays>> = {
+            let flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+            flights.graphs.iter().map(|(replays, _)| Arc::clone(replays)).collect()
+        };
+        if graphs.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.runtime.check_handle(call, "pinned buffer")?;
+        let viewing = graphs.iter().map(Replays::view).collect();
+        for replays in &graphs {
+            replays.wait(call)?;
+        }
+        Ok(viewing)
+    }
+
+    /// A graph's replays use it from now on.
+    pub(crate) fn note_graph(&self, replays: &Arc<Replays>, writes: bool) {
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        match flights.graphs.iter_mut().find(|(known, _)| Arc::ptr_eq(known, replays)) {
+            Some((_, known)) => *known |= writes,
+            None => flights.graphs.push((Arc::clone(replays), writes)),
+        }
+    }
+
+    /// Waits for replays of graphs that are gone; refuses while one is not.
+    fn land_graphs(&self, all: bool) -> Result<()> {
+        let call = "PinnedBuffer";
+        let graphs = {
+            let flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+            if flights.graphs.is_empty() {
+                return Ok(());
+            }
+            flights.graphs.clone()
+        };
+        self.runtime.check_handle(call, "pinned buffer")?;
+        for (replays, writes) in &graphs {
+            if replays.may_begin() {
+                if all || *writes {
+                    return Err(GraphError::PinnedInGraph.into());
+                }
+            } else {
+                replays.wait(call)?;
+            }
+        }
+        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        flights.graphs.retain(|(replays, _)| {
+            let waited = graphs.iter().any(|(known, _)| Arc::ptr_eq(known, replays));
+            !waited || replays.may_begin()
+        });
+        Ok(())
+    }
+
     /// Waits for copies into it, and for those from it too if `all`.
     fn land(&self, all: bool) -> Result<()> {
+        self.runtime.check_generation("PinnedBuffer", "pinned buffer")?;
+        self.land_graphs(all)?;
+        self.land_copies(all)
+    }
+
+    fn land_copies(&self, all: bool) -> Result<()> {
         let call = "PinnedBuffer";
         let Some(block) = &self.block else { return Ok(()) };
         self.runtime.check_generation(call, "pinned buffer")?;
@@ -386,7 +489,7 @@ impl PinnedBuffer {
         Ok(())
     }
 
-    pub(crate) fn block(&self) -> Option<&HostBlock> {
+    pub(crate) fn block(&self) -> Option<&Arc<HostBlock>> {
         self.block.as_ref()
     }
 

@@ -1,6 +1,7 @@
 //! What can go wrong, one variant for each thing that a caller would treat differently.
 
 use crate::device::Device;
+use crate::graph::GraphError;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
 use anyaccel_engine::random::RandomError;
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
@@ -221,6 +222,9 @@ pub enum Error {
     /// A memory pool that can't be entered.
     #[error("{0}")]
     Pool(PoolError),
+    /// A graph that can't do what was asked, or a call that a capture forbids.
+    #[error("{0}")]
+    Graph(GraphError),
     /// A generator that can't do what was asked: a seed, state, offset or layout out of range, or its end.
     #[error("{0}")]
     Generator(#[from] RandomError),
@@ -389,6 +393,7 @@ impl Error {
                 ErrorClass::Accelerator
             }
             Self::Deferred { source, .. } => source.class(),
+            Self::Graph(error) => error.class(),
             _ => ErrorClass::Runtime,
         }
     }

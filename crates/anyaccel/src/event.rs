@@ -2,6 +2,7 @@
 
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
+use crate::graph::GraphError;
 use crate::local;
 use crate::port::Recorded;
 use crate::runtime::Runtime;
@@ -106,6 +107,14 @@ fn refuse_missing(options: EventOptions, port: &crate::port::Port) -> Result<()>
         return Err(Error::EventOption { option: "interprocess", kind: port.device.kind() });
     }
     Ok(())
+}
+
+/// Refuses a question to an event that was recorded inside a capture.
+fn outside(call: &'static str, last: &Recorded) -> Result<()> {
+    match last.captured {
+        None => Ok(()),
+        Some(_) => Err(GraphError::CapturedEvent { call }.into()),
+    }
 }
 
 impl Event {
@@ -218,19 +227,30 @@ impl Event {
                 &current
             }
         };
-        stream.port(call)?.wait(&stream.lane, &last.port, &last.lane, last.mark)
+        let port = stream.port(call)?;
+        match &last.captured {
+            Some((recording, point)) => match recording.upgrade().filter(|recording| recording.is_open()) {
+                Some(recording) => recording.wait(call, &stream.lane, port, *point),
+                None => Err(GraphError::CapturedEvent { call }.into()),
+            },
+            None if stream.lane.is_capturing() => Err(GraphError::OutsideEvent { call }.into()),
+            None => port.wait(&stream.lane, &last.port, &last.lane, last.mark),
+        }
     }
 
     /// Whether the work before the last recording has ended; true if it was never recorded.
     ///
     /// # Errors
-    /// The driver's.
+    /// [`GraphError::CapturedEvent`] for an event recorded inside a capture; the driver's.
     pub fn query(&self) -> Result<bool> {
         let call = "Event.query";
         self.usable(call)?;
         match self.last() {
             None => Ok(true),
-            Some(last) => last.port.ended(call, &last.lane, last.mark),
+            Some(last) => {
+                outside(call, &last)?;
+                last.port.ended(call, &last.lane, last.mark)
+            }
         }
     }
 
@@ -254,6 +274,7 @@ impl Event {
         let call = "Event.synchronize";
         self.usable(call)?;
         let Some(last) = self.last() else { return Ok(true) };
+        outside(call, &last)?;
         let mode = if self.0.options.blocking { WaitMode::Block } else { WaitMode::Auto };
         if !last.port.wait_host(call, &last.lane, Until::Mark(last.mark), deadline, mode)? {
             return Ok(false);
@@ -291,6 +312,8 @@ impl Event {
         if !self.0.runtime.same(&end.0.runtime) {
             return Err(Error::ForeignRuntime { what: "event" });
         }
+        outside(call, &from)?;
+        outside(call, &to)?;
         if !(from.port.ended(call, &from.lane, from.mark)? && to.port.ended(call, &to.lane, to.mark)?) {
             return Err(Error::EventNotCompleted);
         }

@@ -126,6 +126,6 @@ impl Stream {
             });
         }
         // SAFETY: H15 is this function's own condition.
-        unsafe { port.launch(call, &self.lane, kernel.loaded.raw, launch, &parts) }
+        unsafe { port.launch_loaded(call, &self.lane, &kernel.loaded, launch, &parts) }
     }
 }

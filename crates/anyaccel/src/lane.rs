@@ -10,6 +10,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result, panic_message};
 use crate::fork;
+use crate::graph::Recording;
 use crate::port::Port;
 use anyaccel_hal::{PriorityRange, StreamId};
 use std::any::Any;
@@ -38,6 +39,10 @@ pub(crate) struct Lane {
     epoch: u64,
     panicked: AtomicBool,
     panic: Mutex<Option<String>>,
+    /// Whether `recording` is set: what each operation looks at.
+    capturing: AtomicBool,
+    /// The capture that it takes part in.
+    recording: Mutex<Option<Arc<Recording>>>,
     /// Weak, so that a lane kept by a thread does not keep the device's threads.
     port: Weak<Port>,
 }
@@ -48,6 +53,45 @@ impl Lane {
         let mut kept = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get_or_insert_with(|| panic_message(payload));
         self.panicked.store(true, Ordering::Release);
+    }
+
+    /// Whether what is enqueued is recorded instead of run.
+    #[inline]
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.capturing.load(Ordering::Relaxed)
+    }
+
+    /// The capture that it takes part in. Costs one load where there is none.
+    #[inline]
+    pub(crate) fn recording(&self) -> Option<Arc<Recording>> {
+        if self.is_capturing() { self.take_part() } else { None }
+    }
+
+    #[cold]
+    fn take_part(&self) -> Option<Arc<Recording>> {
+        self.recording.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Joins a capture; false if it takes part in another one.
+    pub(crate) fn join(&self, recording: &Arc<Recording>) -> bool {
+        let mut own = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*own {
+            Some(other) => Arc::ptr_eq(other, recording),
+            None => {
+                *own = Some(Arc::clone(recording));
+                self.capturing.store(true, Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    /// The capture has ended.
+    pub(crate) fn leave(&self) {
+        let mut own = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        self.capturing.store(false, Ordering::Relaxed);
+        let over = own.take();
+        drop(own);
+        drop(over);
     }
 
     /// Reports the panic that was kept, once.
@@ -163,6 +207,8 @@ impl Lanes {
             epoch: fork::epoch(),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
+            capturing: AtomicBool::new(false),
+            recording: Mutex::new(None),
             port: Arc::downgrade(port),
         })
     }

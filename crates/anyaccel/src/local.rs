@@ -6,7 +6,8 @@
 use crate::lane::LaneRef;
 use crate::runtime::Core;
 use std::cell::{Cell, RefCell};
-use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Which runtime a thread-local entry belongs to.
 #[derive(Clone, Copy)]
@@ -21,6 +22,8 @@ struct Entry {
     alive: Weak<Core>,
     device: u32,
     streams: Vec<Option<LaneRef>>,
+    /// Captures that began on this thread, until they have ended, wherever that happens.
+    captures: Vec<Arc<AtomicBool>>,
 }
 
 struct Local {
@@ -73,6 +76,7 @@ fn write<T>(key: Key, alive: impl FnOnce() -> Weak<Core>, f: impl FnOnce(&mut En
             if entry.key.epoch != key.epoch {
                 entry.key.epoch = key.epoch;
                 entry.streams.clear();
+                entry.captures.clear();
             }
             Some(f(entry))
         })
@@ -83,7 +87,7 @@ fn write<T>(key: Key, alive: impl FnOnce() -> Weak<Core>, f: impl FnOnce(&mut En
 #[cold]
 fn add(entries: &mut Vec<Entry>, key: Key, alive: Weak<Core>) -> usize {
     entries.retain(|entry| entry.key.id == 0 || entry.alive.strong_count() > 0);
-    entries.push(Entry { key, alive, device: 0, streams: Vec::new() });
+    entries.push(Entry { key, alive, device: 0, streams: Vec::new(), captures: Vec::new() });
     entries.len() - 1
 }
 
@@ -162,4 +166,18 @@ pub(crate) fn leave_stream(key: Key, alive: impl FnOnce() -> Weak<Core>, ordinal
         (here, there)
     });
     drop(over);
+}
+
+/// A capture began on this thread; `open` is true until it ends.
+pub(crate) fn add_capture(key: Key, alive: impl FnOnce() -> Weak<Core>, open: Arc<AtomicBool>) {
+    write(key, alive, |entry| {
+        entry.captures.retain(|open| open.load(Ordering::Acquire));
+        entry.captures.push(open);
+    });
+}
+
+/// Whether a capture that began on this thread is under way.
+pub(crate) fn captures(key: Key) -> bool {
+    let open = |entry: &Entry| entry.captures.iter().any(|open| open.load(Ordering::Acquire));
+    read(key, |entry| Some(entry.key.epoch == key.epoch && open(entry))).unwrap_or(false)
 }

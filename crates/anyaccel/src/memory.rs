@@ -440,6 +440,6 @@ impl Drop for MemPoolGuard<'_> {
 impl Buffer {
     /// The bytes that the buffer really takes: its length, rounded by the cache.
     pub fn capacity(&self) -> u64 {
-        self.block().map_or(0, crate::port::Block::capacity)
+        self.block().map_or(0, |block| block.capacity())
     }
 }

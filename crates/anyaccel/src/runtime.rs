@@ -4,6 +4,7 @@ use crate::deferred::{DeferKey, Deferred};
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
 use crate::fork::{self, Fenced};
+use crate::graph::Captures;
 use crate::guard::DeviceIndexGuard;
 use crate::lifecycle::{Live, Phase, Source};
 use crate::linked;
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) changed: Condvar,
     pub(crate) deferred: Deferred,
     pub(crate) memory: Arc<MemoryRules>,
+    pub(crate) captures: Captures,
     pub(crate) seeds: Seeds,
 }
 
@@ -46,6 +48,7 @@ impl Core {
             changed: Condvar::new(),
             deferred: Deferred::default(),
             memory: Arc::default(),
+            captures: Captures::default(),
             seeds: if id == 0 { Seeds::inherit() } else { Seeds::default() },
         }
     }

@@ -3,6 +3,7 @@
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
 use crate::event::{Event, EventOptions};
+use crate::graph::{GraphError, not_captured};
 use crate::guard::StreamGuard;
 use crate::lane::LaneRef;
 use crate::local;
@@ -196,6 +197,7 @@ impl Runtime {
             return Ok(true);
         }
         let ordinal = self.resolve(call, device)?;
+        self.may_wait(call)?;
         let Some(port) = self.live(call)?.open_port(ordinal) else { return Ok(true) };
         let mut panicked = Ok(());
         for lane in port.lanes.all() {
@@ -272,6 +274,7 @@ impl Stream {
     pub fn query(&self) -> Result<bool> {
         let call = "Stream.query";
         let port = self.port(call)?;
+        not_captured(call, &self.lane)?;
         let mark = port.mark(call, &self.lane)?;
         let ended = port.ended(call, &self.lane, mark)?;
         if ended {
@@ -301,6 +304,8 @@ impl Stream {
     fn synchronize_until(&self, deadline: Option<Instant>) -> Result<bool> {
         let call = "Stream.synchronize";
         let port = self.port(call)?;
+        self.runtime.may_wait(call)?;
+        not_captured(call, &self.lane)?;
         if !port.wait_host(call, &self.lane, Until::Now, deadline, WaitMode::Auto)? {
             return Ok(false);
         }
@@ -327,6 +332,12 @@ impl Stream {
         if self.lane.raw == other.lane.raw {
             return Ok(());
         }
+        if let Some(recording) = other.lane.recording() {
+            return recording.wait(call, &self.lane, port, recording.point(&other.lane)?);
+        }
+        if self.lane.is_capturing() {
+            return Err(GraphError::OutsideEvent { call }.into());
+        }
         let mark = of.mark(call, &other.lane)?;
         port.wait(&self.lane, of, &other.lane, mark)
     }
@@ -344,12 +355,12 @@ impl Stream {
         Ok(event)
     }
 
-    /// Whether the stream is being captured into a graph. No backend captures yet.
+    /// Whether the stream is being captured into a [`Graph`](crate::Graph): what is enqueued is recorded.
     ///
     /// # Errors
     /// [`Error::StaleHandle`].
     pub fn is_capturing(&self) -> Result<bool> {
-        self.port("Stream.is_capturing").map(|_port| false)
+        self.port("Stream.is_capturing").map(|_port| self.lane.is_capturing())
     }
 
     /// Calls a function of the host in stream order, on a thread of the backend. It may block, but not call the
@@ -358,12 +369,36 @@ impl Stream {
     ///
     /// A panic in it is kept and returned as [`Error::HostPanic`] by the next synchronization of this stream.
     ///
+    /// Inside a capture use [`Stream::host_fn_mut`].
+    ///
     /// # Errors
-    /// The driver's.
+    /// [`GraphError::CalledOnce`] on a captured stream; the driver's.
     pub fn host_fn(&self, function: impl FnOnce() + Send + 'static) -> Result<()> {
         let call = "Stream.host_fn";
         let port = self.port(call)?;
+        if self.lane.is_capturing() {
+            return Err(GraphError::CalledOnce.into());
+        }
         self.host_call_once(call, port, function)
+    }
+
+    /// [`Stream::host_fn`] with a function that can be called again: enqueued, it is called once; captured into a
+    /// [`Graph`](crate::Graph), once at each replay, and dropped with the graph. A panic is the stream's that the replay
+    /// went to.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn host_fn_mut(&self, function: impl FnMut() + Send + 'static) -> Result<()> {
+        self.host_call("Stream.host_fn_mut", function)
+    }
+
+    /// Calls a function now in stream order, or at each replay.
+    pub(crate) fn host_call(&self, call: &'static str, function: impl FnMut() + Send + 'static) -> Result<()> {
+        let port = self.port(call)?;
+        match self.lane.recording() {
+            Some(recording) => port.record_call(&recording, &self.lane, function),
+            None => self.host_call_once(call, port, function),
+        }
     }
 
     /// A function called once in stream order, its panic kept. Everything that it owns is dropped inside it, where

@@ -2,6 +2,7 @@
 
 use crate::buffer::{BufferSlice, PinnedBuffer};
 use crate::error::{Error, Result};
+use crate::graph::{GraphError, not_captured};
 use crate::lane::LaneRef;
 use crate::port::{LaunchPart, Part, Port};
 use crate::stream::Stream;
@@ -46,6 +47,10 @@ impl Stream {
     fn copy_staged(&self, to: Part<'_>, from: Part<'_>) -> Result<()> {
         let call = "Stream.copy";
         let (here, there) = (&to.block.port, &from.block.port);
+        if self.lane.is_capturing() {
+            let what = "Stream.copy between devices that don't reach each other";
+            return Err(GraphError::NotCapturable { what, device: self.device() }.into());
+        }
         let lane_on = |port: &Arc<Port>| -> Result<LaneRef> {
             if port.ordinal == self.lane.ordinal { Ok(self.lane.clone()) } else { port.lanes.transfer(port) }
         };
@@ -80,12 +85,20 @@ impl Stream {
         if src.len() <= Written::MAX {
             return port.write(&self.lane, to, src);
         }
-        if src.len() > SMALL_STAGING && port.info().host_ends {
+        if src.len() > SMALL_STAGING && (self.lane.is_capturing() || port.info().host_ends) {
+            self.may_borrow("Stream.upload", src.len())?;
             return port.upload_now(&self.lane, to, src);
         }
-        let mut staging = port.alloc_host(src.len())?;
-        staging.fill_from(src);
+        let staging = port.alloc_host_with(src.len(), |bytes| bytes.copy_from_slice(src))?;
         port.upload(&self.lane, to, &staging, 0)
+    }
+
+    /// Refuses a copy of borrowed memory that would have to wait while a capture forbids it.
+    fn may_borrow(&self, call: &'static str, bytes: usize) -> Result<()> {
+        if self.lane.is_capturing() {
+            return Err(GraphError::Borrowed { call, bytes, limit: SMALL_STAGING }.into());
+        }
+        self.runtime().may_wait(call)
     }
 
     /// Copies a buffer to borrowed memory, and waits for it.
@@ -97,6 +110,8 @@ impl Stream {
         let port = self.port(call)?;
         src.buffer().on(self)?;
         same_length("download", dst.len() as u64, src.len())?;
+        not_captured(call, &self.lane)?;
+        self.runtime().may_wait(call)?;
         let Some(from) = src.part()? else { return Ok(()) };
         if port.info().host_ends {
             port.download_now(&self.lane, dst, from)?;
@@ -121,7 +136,10 @@ impl Stream {
         pinned_range(at, dst.len(), src.len())?;
         let (Some(to), Some(block)) = (dst.part()?, src.block()) else { return Ok(()) };
         port.upload(&self.lane, to, block, at)?;
-        src.note_read(&self.lane, port.mark(call, &self.lane)?);
+        match self.lane.recording() {
+            Some(recording) => src.note_graph(&recording.replays, false),
+            None => src.note_read(&self.lane, port.mark(call, &self.lane)?),
+        }
         Ok(())
     }
 
@@ -136,6 +154,11 @@ impl Stream {
         dst.on(self)?;
         pinned_range(at, src.len(), dst.len())?;
         let (Some(from), Some(block)) = (src.part()?, dst.block()) else { return Ok(()) };
+        if let Some(recording) = self.lane.recording() {
+            // First, so that no view is handed out that a replay could meet.
+            dst.note_graph(&recording.replays, true);
+            return port.download(&self.lane, block, at, from);
+        }
         port.download(&self.lane, block, at, from)?;
         let mark = port.mark(call, &self.lane)?;
         dst.note_write(&self.lane, mark);
@@ -191,8 +214,7 @@ impl Stream {
                 port.launch(call, &self.lane, kernel, launch, &[LaunchPart::Part(to), LaunchPart::Bytes(&params)])
             };
         }
-        let mut staging = port.alloc_host(to.len as usize)?;
-        fill_pattern::fill(staging.bytes_mut(), pattern);
+        let staging = port.alloc_host_with(to.len as usize, |bytes| fill_pattern::fill(bytes, pattern))?;
         port.upload(&self.lane, to, &staging, 0)
     }
 
@@ -298,16 +320,16 @@ impl Stream {
         dst: Part<'_>,
         src: Part<'_>,
         reads_dst: bool,
-        compute: impl FnOnce(&mut [u8], &[u8]) + Send + 'static,
+        mut compute: impl FnMut(&mut [u8], &[u8]) + Send + 'static,
     ) -> Result<()> {
-        let input = Arc::new(port.alloc_host(src.len as usize)?);
-        let output = Arc::new(port.alloc_host(dst.len as usize)?);
+        let input = port.alloc_host(src.len as usize)?;
+        let output = port.alloc_host(dst.len as usize)?;
         port.download(&self.lane, &input, 0, src)?;
         if reads_dst {
             port.download(&self.lane, &output, 0, dst)?;
         }
         let (from, to) = (Arc::clone(&input), Arc::clone(&output));
-        self.host_call_once(call, port, move || {
+        self.host_call(call, move || {
             // SAFETY: H6: the copies into both blocks have ended and the copy out has not begun, so this function has
             // them to itself; both live while it holds them.
             let (dst, src) = unsafe { (to.bytes_in_turn(), from.bytes_in_turn()) };

@@ -44,6 +44,8 @@ pub enum Capability {
     FailWork,
     /// Copies may name any host memory: [`anyaccel_hal::DeviceInfo::host_ends`].
     HostEnds,
+    /// [`anyaccel_hal::Graphs`] that are made of lists.
+    Graphs,
     /// Another process that runs one of the suite's scripts: [`Options::child`](crate::Options::child).
     Child,
 }
@@ -60,6 +62,7 @@ impl fmt::Display for Capability {
             Self::LoseDevice => "a way to lose a device on demand",
             Self::FailWork => "a way to make work fail on demand",
             Self::HostEnds => "copies that name any host memory",
+            Self::Graphs => "graphs made of lists",
             Self::Child => "a helper process",
         })
     }

@@ -20,7 +20,6 @@ const fn unproven(id: &'static str, text: &'static str, reason: &'static str) ->
 
 const BINDINGS: &str = "a promise of the language bindings, which their own tests prove";
 const MASKS: &str = "a mask is one backend's own variable, which that backend's tests prove";
-const GRAPHS: &str = "comes with graphs";
 
 /// Every sentence, in the order of the contract.
 pub(crate) const SENTENCES: &[Sentence] = &[
@@ -69,7 +68,7 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("stream.guard", "a scope restores the device and both devices' streams"),
     says("stream.synchronize", "query and synchronize of a stream"),
     says("stream.wait", "wait_stream and wait_event order later work behind earlier work"),
-    unproven("stream.capture", "a default stream can be captured", GRAPHS),
+    says("stream.capture", "a default stream can be captured"),
     // Events.
     says("event.unrecorded", "unrecorded: query is true, waits do nothing, nothing starts"),
     says("event.record", "record, query and synchronize stand for the work before"),
@@ -111,7 +110,7 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("memory.observers", "observers are told once, before the caller; a panic in one harms nobody"),
     says("memory.pools", "of nested pools the innermost wins; buffers outlive their pool"),
     says("memory.host-stats", "pinned memory has statistics and resets of its own"),
-    unproven("memory.trims-in-capture", "trims leave a pool under capture alone", GRAPHS),
+    says("memory.trims-in-capture", "trims leave a pool under capture alone"),
     unproven("memory.history", "record_memory_history and snapshot", "come with the memory history"),
     says("error.out-of-memory", "out of memory is an error of its own, and passes"),
     // Host functions.
@@ -129,6 +128,15 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("defer.error", "an error carries the place that queued it"),
     says("defer.re-entry", "a deferred call may call the runtime"),
     says("defer.no-locks", "no lock is held while one runs"),
+    // Graphs.
+    says("graph.begin", "captures the current stream of the current device; refused inside itself, or with a graph"),
+    says("graph.end", "ends on the stream where it began, else the capture goes on"),
+    says("graph.replay", "does at each replay what its work would have done, on the stream current then"),
+    says("graph.events", "events recorded inside order streams of the capture, and nothing else"),
+    says("graph.forbidden", "waits of the host are refused by name, in every mode; the capture stays usable"),
+    says("graph.pool", "a private pool: shared with nothing outside, kept by the graph, given back after it"),
+    says("graph.out-of-memory", "out of memory inside a capture frees nothing and leaves it running"),
+    says("graph.reset", "it can capture again; twice is harmless"),
     // Random numbers.
     says("random.fills", "every distribution has the bits of its definition on every device"),
     says("random.torch-cuda", "the layout torch-cuda has torch.cuda's numbers and offsets"),
@@ -170,7 +178,8 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     // Reports from the field.
     says("scenario.1", "a fitting block is pending, the allocator gives up"),
     unproven("scenario.2", "a split limit with growable segments", "needs 16 GiB; in the tests of engine and face"),
-    unproven("scenario.5", "out of memory inside a capture", GRAPHS),
+    says("scenario.4", "a failed capture poisons the allocator for good"),
+    says("scenario.5", "out of memory inside a capture frees memory"),
     says("scenario.6", "an innocent question, a dead child"),
     unproven("scenario.8", "telemetry of the wrong card", "steers a simulation's management side, in tests of its own"),
     says("scenario.9", "seeds before the start: growth and order"),

@@ -90,6 +90,7 @@ pub(crate) fn abilities(subject: &Subject, seed: u64, child: bool) -> Result<Abi
         .with(Capability::VirtualMemory, device.virtual_memory().is_some())
         .with(Capability::Gates, device.gates().is_some())
         .with(Capability::HostKernels, host_kernels)
+        .with(Capability::Graphs, device.graphs().is_some_and(|graphs| graphs.limits().list))
         .with(Capability::Telemetry, device.telemetry().is_some())
         .with(Capability::LoseDevice, lose.is_some())
         .with(Capability::FailWork, fail_work.is_some())

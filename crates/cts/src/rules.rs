@@ -14,10 +14,6 @@ const fn rule(number: u8, text: &'static str) -> Rule {
     Rule { number, text, no_case: None }
 }
 
-const fn unproven(number: u8, text: &'static str, reason: &'static str) -> Rule {
-    Rule { number, text, no_case: Some(reason) }
-}
-
 /// Every rule, in order.
 pub(crate) const RULES: [Rule; 33] = [
     rule(1, "handles passed are live"),
@@ -50,7 +46,7 @@ pub(crate) const RULES: [Rule; 33] = [
     rule(28, "copies between devices"),
     rule(29, "virtual memory"),
     rule(30, "gates"),
-    unproven(31, "graphs", "no backend has native graphs yet; their cases come with them"),
+    rule(31, "a replay is one operation of its stream, its nodes in the order of the list"),
     rule(32, "kernels, telemetry and native events do as they say"),
     rule(33, "failed work has ended, and is told once"),
 ];

@@ -10,5 +10,6 @@ pub mod alloc;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod bench;
+pub mod graph;
 pub mod pinned;
 pub mod random;

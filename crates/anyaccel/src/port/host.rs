@@ -29,7 +29,7 @@ impl HostBlock {
     }
 
     /// An end of a copy of `len` bytes, which lie in the block by the caller's check.
-    pub(super) fn end(&self, at: usize, len: u64) -> End {
+    pub(crate) fn end(&self, at: usize, len: u64) -> End {
         debug_assert!(at as u64 + len <= self.len as u64);
         if self.is_pinned() {
             End::Pinned(Place { mem: Mem(self.allocation.token), offset: at as u64 })
@@ -52,17 +52,6 @@ impl HostBlock {
     /// The bytes that are held for it.
     pub(crate) fn capacity(&self) -> u64 {
         self.allocation.size
-    }
-
-    /// Fills it before any copy names it.
-    pub(crate) fn fill_from(&mut self, bytes: &[u8]) {
-        self.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// Its bytes, before any copy names it.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: valid for `len` bytes while the block lives (H27), initialised, and no copy names it yet.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr(), self.len) }
     }
 
     /// Copies its bytes out, once the copies into it have been waited for.
@@ -95,12 +84,24 @@ impl Drop for HostBlock {
 
 impl Port {
     /// Takes host memory, `bytes > 0`. It holds what its last user left.
-    pub(crate) fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<HostBlock> {
+    pub(crate) fn alloc_host(self: &Arc<Self>, bytes: usize) -> Result<Arc<HostBlock>> {
         let allocation = self.host.alloc(bytes as u64).map_err(|error| self.host_error(bytes as u64, error))?;
         let Some(allocation) = allocation else {
             return Err(Error::Argument { argument: "bytes", reason: "no pinned memory of 0 bytes".into() });
         };
-        Ok(HostBlock { port: Arc::clone(self), allocation, len: bytes, epoch: fork::epoch() })
+        Ok(Arc::new(HostBlock { port: Arc::clone(self), allocation, len: bytes, epoch: fork::epoch() }))
+    }
+
+    /// Takes host memory and fills it before any copy names it.
+    pub(crate) fn alloc_host_with(
+        self: &Arc<Self>,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Arc<HostBlock>> {
+        let block = self.alloc_host(bytes)?;
+        // SAFETY: valid for `len` bytes while the block lives (H27), initialised; nobody else has it yet.
+        fill(unsafe { std::slice::from_raw_parts_mut(block.ptr(), block.len) });
+        Ok(block)
     }
 
     /// Gives unused pinned memory back.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::fork;
 use crate::lane::{Lane, LaneRef};
 use crate::local;
-use anyaccel_engine::alloc::{AllocError, Allocation, Uses};
+use anyaccel_engine::alloc::{AllocError, Allocation, PoolId, Uses};
 use anyaccel_hal::{Fault, Mem, Place};
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(crate) struct Block {
     born: u64,
     home_used: AtomicBool,
     uses: AtomicU64,
+    /// The pool of the capture that it was allocated in.
+    pub(crate) pool: Option<PoolId>,
     epoch: u64,
 }
 
@@ -50,6 +52,22 @@ impl Block {
         Ok(())
     }
 
+    /// Notes that work of a lane of this device or another, recorded into a graph, uses this memory: given back inside the
+    /// capture, it is reused on its home only.
+    pub(crate) fn captured_on(&self, port: &Port, lane: &Lane) {
+        if lane.raw == self.home.raw {
+            self.home_used.store(true, Ordering::Relaxed);
+        } else {
+            let bit = if lane.ordinal == self.port.ordinal { lane.uses } else { self.port.foreign_uses(port, lane) };
+            self.uses.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Its place in its segment, in bytes.
+    pub(crate) fn start(&self) -> u64 {
+        self.allocation.offset
+    }
+
     /// The device address.
     pub(crate) fn addr(&self) -> u64 {
         self.allocation.addr
@@ -61,7 +79,7 @@ impl Block {
     }
 
     /// A part of it.
-    pub(crate) fn part(&self, range: Range<u64>) -> Result<Part<'_>> {
+    pub(crate) fn part(self: &Arc<Self>, range: Range<u64>) -> Result<Part<'_>> {
         if range.start <= range.end && range.end <= self.len {
             Ok(Part { block: self, offset: range.start, len: range.end - range.start })
         } else {
@@ -94,20 +112,20 @@ impl Drop for Block {
 /// A part of a block that is known to lie in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<'a> {
-    pub(crate) block: &'a Block,
+    pub(crate) block: &'a Arc<Block>,
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
 impl Part<'_> {
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         let allocation = &self.block.allocation;
         Place { mem: Mem(allocation.segment), offset: allocation.offset + self.offset }
     }
 
     /// Whether two parts share bytes.
     pub(crate) fn overlaps(&self, other: &Part<'_>) -> bool {
-        std::ptr::eq(self.block, other.block)
+        Arc::ptr_eq(self.block, other.block)
             && self.offset < other.offset + other.len
             && other.offset < self.offset + self.len
     }
@@ -116,14 +134,15 @@ impl Part<'_> {
 impl Port {
     /// Takes device memory for a lane; `None` for no bytes.
     #[inline]
-    pub(crate) fn alloc(self: &Arc<Self>, lane: &LaneRef, bytes: u64) -> Result<Option<Block>> {
+    pub(crate) fn alloc(self: &Arc<Self>, lane: &LaneRef, bytes: u64) -> Result<Option<Arc<Block>>> {
         let Some(allocation) = self.cache.alloc(bytes, lane.raw.0).map_err(|error| self.alloc_error(error))? else {
             return Ok(None);
         };
         if lane.freed.load(Ordering::Acquire) {
             self.note_freed(lane);
         }
-        Ok(Some(Block {
+        let pool = if lane.is_capturing() { self.cache.pool_of(allocation.handle) } else { None };
+        Ok(Some(Arc::new(Block {
             port: Arc::clone(self),
             allocation,
             len: bytes,
@@ -131,12 +150,14 @@ impl Port {
             born: lane.last_freed.load(Ordering::Acquire),
             home_used: AtomicBool::new(false),
             uses: AtomicU64::new(0),
+            pool,
             epoch: fork::epoch(),
-        }))
+        })))
     }
 
     /// Gives unused memory back.
     pub(crate) fn empty_cache(&self, call: &'static str) -> Result<()> {
+        self.reap();
         self.cache.empty_cache().map_err(|fault| self.port_error(call, fault))
     }
 

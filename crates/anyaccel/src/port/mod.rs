@@ -8,12 +8,14 @@ mod host;
 mod memory;
 mod native;
 mod order;
+mod replay;
 mod retired;
 mod work;
 
 pub(crate) use host::HostBlock;
 pub(crate) use memory::{Block, Part};
 pub(crate) use order::Recorded;
+pub(crate) use replay::Exec;
 pub(crate) use work::LaunchPart;
 
 use crate::device::Device;

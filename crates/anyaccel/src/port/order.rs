@@ -3,10 +3,12 @@
 use super::Port;
 use crate::error::{Error, Result};
 use crate::fork;
+use crate::graph::Recording;
 use crate::lane::{Lane, LaneRef};
 use crate::local;
+use anyaccel_engine::graph::Point;
 use anyaccel_hal::{FaultKind, HostFn, HostStatus, Mark, Stamp, Until, WaitMode, Waited};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 /// A recorded point of a lane, with its time if it was asked for.
@@ -14,6 +16,8 @@ pub(crate) struct Recorded {
     pub(crate) port: Arc<Port>,
     pub(crate) lane: LaneRef,
     pub(crate) mark: u64,
+    /// The point of a capture that it is instead of a mark.
+    pub(crate) captured: Option<(Weak<Recording>, Point)>,
     stamp: Option<Stamp>,
     epoch: u64,
 }
@@ -48,8 +52,18 @@ impl Port {
     /// Records a point, with the device's time if `timing`.
     pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Recorded> {
         let call = "Event.record";
-        let mut recorded =
-            Recorded { port: Arc::clone(self), lane: lane.clone(), mark: 0, stamp: None, epoch: fork::epoch() };
+        let mut recorded = Recorded {
+            port: Arc::clone(self),
+            lane: lane.clone(),
+            mark: 0,
+            captured: None,
+            stamp: None,
+            epoch: fork::epoch(),
+        };
+        if let Some(recording) = lane.recording() {
+            recorded.captured = Some((Arc::downgrade(&recording), recording.point(lane)?));
+            return Ok(recorded);
+        }
         if timing {
             // The stamp comes first, so that an ended mark means a known time (H6, H17).
             // SAFETY: H1: a borrowed lane is a live stream.

@@ -6,18 +6,27 @@
 //! host function too (H13). [`Port::reap`], which every such drop and every synchronization outside of host functions
 //! calls, takes the inbox. A stream gets a last mark and is destroyed once that has ended. A kernel may be in use on any
 //! stream: it gets marks of all that are not destroyed, and is unloaded once all have ended. Marks are asked for by
-//! number, of [`Native`](super::native::Native), for which a destroyed stream has ended everything. Device and host
+//! number, of [`Native`](super::native::Native), for which a destroyed stream has ended everything. A graph is destroyed,
+//! and its pool given up, once its last replay has ended. Device and host
 //! memory are their caches' business.
 
 use super::Port;
 use crate::local;
-use anyaccel_engine::alloc::Marks;
-use anyaccel_hal::{Kernel, Stamp, StreamId};
+use anyaccel_engine::alloc::{Marks, PoolId};
+use anyaccel_hal::{GraphExec, Kernel, Stamp, StreamId};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Fading {
     raw: StreamId,
     last: u64,
+}
+
+/// What is left of a graph: its executable, or its use of a pool.
+struct Spent {
+    exec: Option<GraphExec>,
+    pool: Option<PoolId>,
+    /// Where its last replay ends.
+    until: Option<(StreamId, u64)>,
 }
 
 struct Unused {
@@ -32,6 +41,7 @@ struct State {
     stamps: Vec<Stamp>,
     unused: Vec<Unused>,
     fading: Vec<Fading>,
+    spent: Vec<Spent>,
 }
 
 /// The retired things of one device.
@@ -55,6 +65,11 @@ impl Port {
         self.reap();
     }
 
+    pub(super) fn retire_spent(&self, exec: Option<GraphExec>, pool: Option<PoolId>, until: Option<(StreamId, u64)>) {
+        self.retired.lock().spent.push(Spent { exec, pool, until });
+        self.reap();
+    }
+
     /// Forgets a stamp later. For host functions: elsewhere it goes at once.
     pub(super) fn retire_stamp(&self, stamp: Stamp) {
         self.retired.lock().stamps.push(stamp);
@@ -65,7 +80,7 @@ impl Port {
         if local::in_host_fn() {
             return;
         }
-        let (mut unload, mut destroy) = (Vec::new(), Vec::new());
+        let (mut unload, mut destroy, mut over) = (Vec::new(), Vec::new(), Vec::new());
         let stamps;
         {
             let mut state = self.retired.lock();
@@ -89,6 +104,13 @@ impl Port {
                 }
                 !unused.until.is_empty()
             });
+            state.spent.retain_mut(|spent| {
+                let ended = spent.until.is_none_or(|(raw, mark)| self.raw_completed(raw) >= mark);
+                if ended {
+                    over.push((spent.exec.take(), spent.pool.take()));
+                }
+                !ended
+            });
             state.fading.retain(|fading| {
                 let over = self.raw_completed(fading.raw) >= fading.last;
                 if over {
@@ -96,6 +118,15 @@ impl Port {
                 }
                 !over
             });
+        }
+        for (exec, pool) in over {
+            if let Some(exec) = exec {
+                self.destroy_graph(exec);
+            }
+            if let Some(pool) = pool {
+                // The graph was a user of it until now.
+                let _user = self.cache.forget_graph(pool);
+            }
         }
         for stamp in stamps {
             // SAFETY: H1: its owner is gone and put it here once.

@@ -6,6 +6,7 @@ mod copy;
 mod discovery;
 mod face;
 mod failure;
+mod graph;
 mod host_fn;
 mod kernels;
 mod life;
@@ -39,6 +40,7 @@ const TABLE: &[&[Case]] = &[
     time::CASES,
     threads::CASES,
     capabilities::CASES,
+    graph::CASES,
     failure::CASES,
     life::CASES,
 ];

@@ -393,9 +393,62 @@ impl DeviceCache {
         let mut heap = self.lock();
         let at = heap.pools.iter().position(|p| p.id == Some(id));
         let route = at.and_then(|at| heap.routes.iter().position(|(p, _)| *p as usize == at));
-        let (pool, _) = heap.routes.remove(route.ok_or(PoolError::NotOpen(id))?);
+        let (pool, _) = heap.routes[route.ok_or(PoolError::NotOpen(id))?];
+        heap.routes.retain(|(open, _)| *open != pool);
         heap.erase_pool_if_empty(pool);
         Ok(())
+    }
+
+    /// Adds to the scope of a private pool that is open: a stream that joined its capture, say.
+    /// [`end_pool`](DeviceCache::end_pool) ends all of it.
+    ///
+    /// # Errors
+    /// The pool has no scope.
+    pub fn widen_pool(&self, id: PoolId, scope: Scope) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = heap.pools.iter().position(|p| p.id == Some(id)).ok_or(PoolError::NotOpen(id))? as u32;
+        if !heap.routes.iter().any(|(pool, _)| *pool == at) {
+            return Err(PoolError::NotOpen(id));
+        }
+        heap.routes.push((at, scope));
+        Ok(())
+    }
+
+    /// A graph was captured in a private pool: its replays may write free blocks too, so nothing of the pool goes back to
+    /// the device until [`forget_graph`](DeviceCache::forget_graph). The pool has to have a user meanwhile.
+    ///
+    /// # Errors
+    /// The pool has no users.
+    pub fn keep_for_graph(&self, id: PoolId) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let pool = heap.pools.iter_mut().find(|p| p.id == Some(id) && p.users > 0).ok_or(PoolError::NotInUse(id))?;
+        pool.graphs += 1;
+        Ok(())
+    }
+
+    /// A graph of a private pool is gone, its replays have ended, and it uses the pool no more.
+    ///
+    /// # Errors
+    /// The pool has no graphs.
+    pub fn forget_graph(&self, id: PoolId) -> Result<(), PoolError> {
+        let mut heap = self.lock();
+        let at = heap.pools.iter().position(|p| p.id == Some(id) && p.graphs > 0).ok_or(PoolError::NotInUse(id))?;
+        heap.pools[at].graphs -= 1;
+        heap.pools[at].users -= 1;
+        heap.erase_pool_if_empty(at as u32);
+        Ok(())
+    }
+
+    /// Whether a private pool exists and has users.
+    pub fn has_pool(&self, id: PoolId) -> bool {
+        self.lock().pools.iter().any(|pool| pool.id == Some(id) && pool.users > 0)
+    }
+
+    /// The private pool that a live block belongs to; `None` for the default pool.
+    pub fn pool_of(&self, handle: Handle) -> Option<PoolId> {
+        let heap = self.lock();
+        let id = heap.live(handle)?;
+        heap.pools[heap.shelves[heap.arena[id].shelf as usize].pool as usize].id
     }
 
     /// One user less (each `begin_pool` made one). Without users, a pool's unused memory goes back at the next trim.

@@ -102,6 +102,8 @@ pub(super) struct Pool {
     pub(super) reserved: u64,
     /// Ranges of address space it has reserved.
     pub(super) ranges: u32,
+    /// Graphs whose replays write its memory, free or not: no segment of it goes back to the device.
+    pub(super) graphs: u32,
     /// The entry was erased and may be used anew.
     pub(super) gone: bool,
 }

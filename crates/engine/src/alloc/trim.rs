@@ -79,6 +79,9 @@ impl Heap {
         let limit = self.rules.max_split;
         let want = request.rounded.max(limit);
         let shelf = &self.shelves[request.shelf as usize];
+        if self.pools[shelf.pool as usize].graphs > 0 {
+            return (Vec::new(), false);
+        }
         let mut blocks: Vec<u32> = shelf.in_order(&self.arena);
         blocks.retain(|&id| self.is_whole_segment(id) && self.arena[id].size >= limit);
         let first = blocks.partition_point(|&id| self.arena[id].size < want);

@@ -8,6 +8,7 @@ mod devices;
 mod events;
 mod fork;
 mod functions;
+mod graphs;
 mod guards;
 mod life;
 mod limits;
@@ -40,6 +41,7 @@ pub(super) const TABLE: &[&[Case]] = &[
     limits::CASES,
     reuse::CASES,
     functions::CASES,
+    graphs::CASES,
     deferred::CASES,
     random::CASES,
     life::CASES,
