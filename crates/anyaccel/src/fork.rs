@@ -136,14 +136,8 @@ pub(crate) fn touch(kind: Kind, call: &'static str) -> Started {
         entry.starts.fetch_add(1, Ordering::AcqRel);
         return Started(entry);
     }
-    let entry = Box::leak(Box::new(Touch {
-        kind,
-        call,
-        pid: pid(),
-        epoch: now,
-        starts: AtomicU64::new(1),
-        next: ptr::null(),
-    }));
+    let entry =
+        Box::leak(Box::new(Touch { kind, call, pid: pid(), epoch: now, starts: AtomicU64::new(1), next: ptr::null() }));
     let raw: *mut Touch = entry;
     let mut head = TOUCHED.load(Ordering::Acquire);
     loop {
