@@ -65,5 +65,6 @@ fn observers_of_out_of_memory_may_allocate_drop_and_trim() {
             });
         }
     });
-    assert!(runtime.alloc(3 << 20).is_ok(), "the observer made room");
+    let all: Vec<_> = (0..4).map(|_| runtime.alloc(1 << 20)).collect();
+    assert!(all.iter().all(Result::is_ok), "the observer made room for all of the budget");
 }
