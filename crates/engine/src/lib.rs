@@ -11,5 +11,8 @@ pub mod alloc;
 #[doc(hidden)]
 pub mod bench;
 pub mod graph;
+#[cfg(all(test, loom))]
+mod loom_models;
 pub mod pinned;
 pub mod random;
+mod sync;

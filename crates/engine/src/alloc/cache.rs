@@ -2,9 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-use anyaccel_kit::Mutex;
 
 use super::heap::Heap;
 use super::miss::Request;
@@ -17,8 +14,9 @@ use super::settings::Settings;
 use super::slots::{DENSE, bit};
 use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
+use crate::sync::{self, AtomicBool, AtomicU64, Mutex, Ordering};
 
-pub(super) type Guard<'a> = anyaccel_kit::Guard<'a, Heap>;
+pub(super) type Guard<'a> = sync::Guard<'a, Heap>;
 
 /// Why a block could not be given back or found. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,7 +91,7 @@ impl DeviceCache {
             attention: AtomicU64::new(0),
             side_full: AtomicBool::new(false),
             capturing: AtomicBool::new(false),
-            names: [const { AtomicU64::new(0) }; DENSE as usize],
+            names: std::array::from_fn(|_| AtomicU64::new(0)),
             side: Mutex::new(Vec::new()),
             observers: Mutex::new(Vec::new()),
         }

@@ -3,13 +3,14 @@
 //! Once `closed` is set nobody is handed a block any more; a thread that got memory for a request at that moment gives it
 //! back. Once `seized` is set no block is active or pending; a thread that was making marks then leaves its block alone.
 
-use std::sync::atomic::Ordering;
+use std::collections::HashSet;
 
-use super::arena::{Life, NIL};
+use super::arena::{Block, Life, NIL};
 use super::cache::{DeviceCache, Guard, Leak};
 use super::heap::Heap;
 use super::ports::PortError;
 use super::trim::note;
+use crate::sync::Ordering;
 
 impl Heap {
     fn leaks(&self) -> Vec<Leak> {
@@ -31,6 +32,11 @@ impl Heap {
         leaks
     }
 
+    /// Blocks that somebody has or uses.
+    fn held(&self) -> impl Iterator<Item = (u32, &Block)> {
+        self.arena.iter().filter(|(_, b)| matches!(b.life, Life::Active | Life::Pending))
+    }
+
     /// Takes every block from whoever has it or uses it.
     fn seize(&mut self) {
         self.seized = true;
@@ -38,8 +44,7 @@ impl Heap {
         self.waiting = 0;
         self.parked.clear();
         self.capture_uses.clear();
-        let held = |b: &super::arena::Block| matches!(b.life, Life::Active | Life::Pending);
-        let ids: Vec<u32> = self.arena.iter().filter(|(_, b)| held(b)).map(|(id, _)| id).collect();
+        let ids: Vec<u32> = self.held().map(|(id, _)| id).collect();
         for id in ids {
             if self.arena[id].life == Life::Active {
                 self.give_back(id, 0);
@@ -64,11 +69,39 @@ impl DeviceCache {
         let waited;
         (heap, waited) = self.wait_for_uses(heap);
         note(&mut fault, waited);
+        heap = self.wait_for_held(heap, &mut fault);
         let leaks = heap.leaks();
         heap.seize();
         self.publish(&heap);
         drop(self.release_everything(heap, &mut fault));
         (leaks, fault.map_or(Ok(()), Err))
+    }
+
+    /// Waits for the uses of what is about to be seized: blocks in their users' hands, and those whose marks another
+    /// thread is making. A block that changed meanwhile is waited for again.
+    fn wait_for_held<'a>(&'a self, mut heap: Guard<'a>, fault: &mut Option<PortError>) -> Guard<'a> {
+        let mut waited_for = HashSet::new();
+        loop {
+            let held = heap.held().map(|(id, b)| (id, b.generation, b.life == Life::Pending, b.links));
+            let new: Vec<_> = held.filter(|&(.., uses)| uses != 0).filter(|&block| waited_for.insert(block)).collect();
+            if new.is_empty() {
+                return heap;
+            }
+            let users = heap.users(new.iter().fold(0, |all, &(.., uses)| all | uses));
+            let outcome;
+            (heap, outcome) = self.outside(heap, || {
+                let wait = |&(stream, _): &(u64, u32)| {
+                    let mark = self.ports.marks.mark(stream)?;
+                    self.ports.marks.wait(stream, mark)
+                };
+                users
+                    .iter()
+                    .map(wait)
+                    .filter(|waited| !matches!(waited, Err(PortError::DeviceLost(_))))
+                    .collect::<Vec<_>>()
+            });
+            outcome.into_iter().for_each(|waited| note(fault, waited));
+        }
     }
 
     /// Gives every free block back, of every pool. A call that fails is made once more.

@@ -5,14 +5,13 @@
 //! stream ends all entries up to there. Queues are looked at by an allocation before its search and by a trim, never
 //! while a capture is under way.
 
-use std::sync::atomic::Ordering;
-
 use super::arena::Life;
 use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::oom::AllocError;
 use super::ports::PortError;
 use super::slots::{BEYOND, DENSE, bit};
+use crate::sync::Ordering;
 
 /// Answers of up to eight streams, collected before the lock is taken.
 #[derive(Default)]
@@ -43,7 +42,7 @@ impl Heap {
     }
 
     /// The streams of a set of uses, by id: (stream, slot).
-    fn users(&self, uses: u64) -> Vec<(u64, u32)> {
+    pub(super) fn users(&self, uses: u64) -> Vec<(u64, u32)> {
         let slots = (0..self.streams.len()).filter(|&slot| uses & bit(slot) != 0);
         let mut out: Vec<(u64, u32)> = slots.map(|slot| (self.streams.id(slot), slot)).collect();
         out.sort_unstable();

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Instant;
 
-use anyaccel_kit::Mutex;
-
 use super::oom::HostAllocError;
 use super::policy::{HostPolicy, MAX_HOST_REQUEST, Placement};
 use super::ports::HostPorts;
@@ -12,8 +10,9 @@ use super::state::{Life, State};
 use super::stats::HostStats;
 use super::{HostAllocation, HostHandle, HostUseError};
 use crate::alloc::PortError;
+use crate::sync::{self, Mutex};
 
-pub(super) type Guard<'a> = anyaccel_kit::Guard<'a, State>;
+pub(super) type Guard<'a> = sync::Guard<'a, State>;
 
 /// The cache of pinned host memory.
 ///
