@@ -1,6 +1,7 @@
 //! The `anyaccel` command. Each subcommand is a module; [`output`] has the rules of what is printed where, and of exit
 //! codes.
 
+mod bench;
 mod cts;
 mod demo;
 mod doctor;
@@ -9,6 +10,7 @@ mod info;
 mod layout;
 mod output;
 mod random;
+mod replay;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
@@ -49,6 +51,8 @@ enum Command {
     Demo(demo::Args),
     Cts(cts::Args),
     Random(random::Args),
+    Replay(replay::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -64,6 +68,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => args.json,
         Command::Cts(args) => args.json,
         Command::Random(args) => args.json,
+        Command::Replay(args) => args.json,
+        Command::Bench(args) => args.json,
     };
     let mut output = Output::new(json);
     let result = match &command {
@@ -72,6 +78,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args, &mut output),
         Command::Cts(args) => cts::run(args, &mut output),
         Command::Random(args) => random::run(args, &mut output),
+        Command::Replay(args) => replay::run(args, &mut output),
+        Command::Bench(args) => bench::run(args, &mut output),
     };
     output.finish(result)
 }

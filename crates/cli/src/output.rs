@@ -110,6 +110,17 @@ impl Output {
         }
     }
 
+    /// Writes a part of what the command prints with `--json`, where that is not one document but lines.
+    pub(crate) fn part(&mut self, lines: &str) -> Result<(), Failure> {
+        self.document_written = true;
+        self.text(lines)
+    }
+
+    /// Whether whoever read the output has had enough.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.reader_left
+    }
+
     /// Writes the command's document.
     pub(crate) fn document<T: Serialize>(&mut self, document: &T) -> Result<(), Failure> {
         let mut text = serde_json::to_string_pretty(document)

@@ -13,18 +13,10 @@ pub fn all() -> Vec<Subject> {
 
 /// The host device: this machine's memory and cores.
 pub fn host() -> Subject {
-    let host = Subject::new(Kind::HOST, |ask| {
+    Subject::new(Kind::HOST, |ask| {
         let config = HostConfig::new().devices(ask.devices).memory(ask.memory);
         Ok(Made::new(anyaccel_host::driver_with(config)))
-    });
-    with_gaps_of_the_face(host)
-}
-
-/// What the face itself can't do yet, on any backend.
-fn with_gaps_of_the_face(subject: Subject) -> Subject {
-    const WAITS: &str =
-        "the last handle of a runtime waits for work on its memory, also at exit if a thread-local has it";
-    subject.not_yet("process.exit/thread-local", WAITS)
+    })
 }
 
 /// The simulated device with threads of its own: every rule to the letter. Streams are interleaved at random from the
@@ -49,7 +41,7 @@ pub fn sim_on_look() -> Subject {
 
 fn without_wall_clock(subject: Subject) -> Subject {
     const VIRTUAL: &str = "its clock is virtual: what the host sees of time it does not";
-    with_gaps_of_the_face(subject).never("time.at-its-turn", VIRTUAL).never("time.within-the-hosts-time", VIRTUAL)
+    subject.never("time.at-its-turn", VIRTUAL).never("time.within-the-hosts-time", VIRTUAL)
 }
 
 fn simulated(execution: Execution) -> Subject {

@@ -1,11 +1,11 @@
 //! `cargo bench -p anyaccel-engine --bench memory` prints each figure of [`anyaccel_engine::bench`], its ratio to the
 //! textbook in the same run, and whether the goal is met.
 
-use anyaccel_engine::bench::{Row, memory};
+use anyaccel_engine::bench::{Effort, Row, memory};
 
 fn main() {
     println!("{:<42} {:>14} {:>9} {:>8} {:>6}", "", "ours", "textbook", "ratio", "goal");
-    memory(&mut |row: Row| {
+    memory(Effort::Full, &mut |row: Row| {
         let Row { name, unit, ours, textbook, goal } = row;
         let textbook = textbook.map_or("n/a".into(), |textbook| format!("{textbook:.1}"));
         let ratio = row.ratio().map_or(String::new(), |ratio| format!("{ratio:.2}x"));

@@ -42,6 +42,24 @@ impl Row {
     }
 }
 
+/// How long to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Some seconds.
+    Full,
+    /// A tenth of that; the figures are rougher.
+    Quick,
+}
+
+impl Effort {
+    fn of(self, n: u32) -> u32 {
+        match self {
+            Effort::Full => n,
+            Effort::Quick => (n / 10).max(1),
+        }
+    }
+}
+
 /// What the rows measure.
 trait Allocator: Sync {
     /// What names a block.
@@ -195,13 +213,13 @@ fn least(rounds: u32, calls: u32, n: u32, mut work: impl FnMut()) -> f64 {
     best
 }
 
-fn pair<A: Allocator>(a: &A, size: u64) -> f64 {
-    least(40, 20_000, 1, || a.give(black_box(a.take(black_box(size)))))
+fn pair<A: Allocator>(effort: Effort, a: &A, size: u64) -> f64 {
+    least(effort.of(40), 20_000, 1, || a.give(black_box(a.take(black_box(size)))))
 }
 
-fn sixty_four<A: Allocator>(a: &A) -> f64 {
+fn sixty_four<A: Allocator>(effort: Effort, a: &A) -> f64 {
     let mut names = [A::Name::default(); 64];
-    least(40, 400, 64, || {
+    least(effort.of(40), 400, 64, || {
         for name in &mut names {
             *name = a.take(64 * KIB);
         }
@@ -226,13 +244,13 @@ impl Random {
     }
 }
 
-fn mix<A: Allocator>(a: &A) -> f64 {
+fn mix<A: Allocator>(effort: Effort, a: &A) -> f64 {
     let mut random = Random(42);
     let mut names: Vec<A::Name> = (0..1000).map(|_| a.take(random.size())).collect();
     let work: Vec<(usize, u64)> = (0..100_000).map(|_| (random.next() as usize % 1000, random.size())).collect();
     // In slices short enough that some rounds of each are not interrupted; the least of each counts.
     let mut best = [f64::MAX; 20];
-    for _ in 0..12 {
+    for _ in 0..effort.of(12) {
         for (best, slice) in best.iter_mut().zip(work.chunks(5000)) {
             let took = least(1, 1, 5000, || {
                 for &(at, size) in slice {
@@ -249,9 +267,9 @@ fn mix<A: Allocator>(a: &A) -> f64 {
 
 /// Wall time over the pairs of both threads, from the first start to the last end; the quartile of many rounds, since the
 /// least would be one where they missed each other.
-fn threads<A: Allocator>(a: &A) -> f64 {
+fn threads<A: Allocator>(effort: Effort, a: &A) -> f64 {
     const PAIRS: u32 = 50_000;
-    let mut rounds: Vec<f64> = (0..41)
+    let mut rounds: Vec<f64> = (0..effort.of(41))
         .map(|_| {
             let ready = AtomicU64::new(0);
             let work = || {
@@ -288,8 +306,8 @@ fn sound<A: Allocator<Name = u64>>(a: &A) -> bool {
     one != 0 && other != 0 && one != other && again != other
 }
 
-/// Measures everything and gives each row as soon as it is there. Takes some seconds.
-pub fn memory(row: &mut dyn FnMut(Row)) {
+/// Measures everything and gives each row as soon as it is there.
+pub fn memory(effort: Effort, row: &mut dyn FnMut(Row)) {
     let ns = |name, ours, textbook, goal| Row { name, unit: "ns", ours, textbook, goal };
     for (name, size) in [
         ("cache hit, 512 B", 512),
@@ -298,50 +316,51 @@ pub fn memory(row: &mut dyn FnMut(Row)) {
         ("cache hit, 1 MiB", MIB),
         ("cache hit, 20 MiB", 20 * MIB),
     ] {
-        let measure = |ours: &ByHandle, textbook: &Textbook| (pair(ours, size), pair(textbook, size));
+        let measure = |ours: &ByHandle, textbook: &Textbook| (pair(effort, ours, size), pair(effort, textbook, size));
         let (ours, textbook) = beside(ByHandle(cache()), measure);
         row(ns(name, ours, Some(textbook), 45.0));
     }
-    let (ours, textbook) = beside(ByAddress(cache()), |ours, book| (pair(ours, 64 * KIB), pair(book, 64 * KIB)));
+    let (ours, textbook) =
+        beside(ByAddress(cache()), |ours, book| (pair(effort, ours, 64 * KIB), pair(effort, book, 64 * KIB)));
     row(ns("by address, 64 KiB", ours, Some(textbook), 55.0));
-    let (ours, textbook) = beside(ByHandle(cache()), |ours, book| (sixty_four(ours), sixty_four(book)));
+    let (ours, textbook) = beside(ByHandle(cache()), |ours, book| (sixty_four(effort, ours), sixty_four(effort, book)));
     row(ns("64 taken, then returned, 64 KiB", ours, Some(textbook), 60.0));
-    let (ours, textbook) = beside(ByHandle(cache()), |ours, book| (mix(ours), mix(book)));
+    let (ours, textbook) = beside(ByHandle(cache()), |ours, book| (mix(effort, ours), mix(effort, book)));
     row(ns("random mix, 1000 live, 512 B .. 16 MiB", ours, Some(textbook), 120.0));
-    let (ours, textbook) = beside(ByHandle(cache()), |ours, book| (threads(ours), threads(book)));
+    let (ours, textbook) = beside(ByHandle(cache()), |ours, book| (threads(effort, ours), threads(effort, book)));
     row(ns("2 threads, 64 KiB, wall / all pairs", ours, Some(textbook), 100.0));
 
     let recorded = cache();
-    let ours = least(40, 10_000, 1, || {
+    let ours = least(effort.of(40), 10_000, 1, || {
         if let Ok(Some(block)) = recorded.alloc(64 * KIB, 0) {
             let _live = recorded.record(block.handle, 1).and_then(|()| recorded.free(block.handle));
         }
     });
     row(ns("with record and mark, 64 KiB", ours, None, 120.0));
     let used = recorded.use_of(1);
-    let ours = least(40, 10_000, 1, || {
+    let ours = least(effort.of(40), 10_000, 1, || {
         if let Ok(Some(block)) = recorded.alloc(64 * KIB, 0) {
             let _live = recorded.free_used(block.handle, used);
         }
     });
     row(ns("with uses given at the free, and mark", ours, None, 120.0));
-    let stats = least(40, 10_000, 1, || {
+    let stats = least(effort.of(40), 10_000, 1, || {
         black_box(recorded.stats());
     });
     row(ns("memory_stats, a struct", stats, None, 200.0));
-    let flat = least(40, 10_000, 1, || {
+    let flat = least(effort.of(40), 10_000, 1, || {
         black_box(recorded.stats().values());
     });
-    row(ns("memory_stats, the values of the flat keys", flat, None, 200.0));
+    row(ns("memory_stats, values of the flat keys", flat, None, 200.0));
 
     for (name, size) in [
-        ("bookkeeping, 1,000,000 live of 512 B", 512u64),
-        ("bookkeeping, 1,000,000 live of 3 KiB", 3 * KIB),
-        ("bookkeeping, 1,000,000 live of 64 KiB", 64 * KIB),
-        ("bookkeeping, 1,000,000 live of 1 MiB", MIB),
+        ("bookkeeping of live blocks of 512 B", 512u64),
+        ("bookkeeping of live blocks of 3 KiB", 3 * KIB),
+        ("bookkeeping of live blocks of 64 KiB", 64 * KIB),
+        ("bookkeeping of live blocks of 1 MiB", MIB),
     ] {
         let cache = cache();
-        let live = (0..1_000_000).filter(|_| cache.alloc_at(size, 0).is_ok()).count();
+        let live = (0..effort.of(1_000_000)).filter(|_| cache.alloc_at(size, 0).is_ok()).count();
         row(Row { name, unit: "bytes", ours: cache.footprint() as f64 / live as f64, textbook: None, goal: 96.0 });
     }
 }

@@ -7,7 +7,8 @@
 //! it was taken out under the write lock, so no native call ever names a destroyed stream (H1). A stream that is gone
 //! has ended all its work. Streams of other devices that used this device's memory are known by their own `Native`.
 //!
-//! Once `closed`, nothing is given back piece by piece: the native device frees all of it when it goes (H25).
+//! Once `closed`, nothing is given back piece by piece and nothing is waited for: the native device frees all of it when it
+//! goes (H25).
 
 use crate::fork::Fenced;
 use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, RawSegment, Segments, Settings, Virtual};
@@ -94,6 +95,9 @@ impl Native {
         own: impl FnOnce(&dyn hal::Device, StreamId) -> Result<T, PortError>,
         foreign: impl FnOnce(&Native) -> Result<T, PortError>,
     ) -> Result<T, PortError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(gone);
+        }
         let streams = self.streams();
         match streams.get(&stream) {
             Some(Owner::Own) => own(&**self.hal, StreamId(stream)),

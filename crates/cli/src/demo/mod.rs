@@ -2,6 +2,7 @@
 
 mod check;
 mod input;
+mod memory;
 mod pipeline;
 mod progress;
 mod report;
@@ -11,6 +12,7 @@ use crate::output::{Class, Failure, Output};
 use anyaccel::{Error, Kind, Runtime, backends, selection};
 use check::{Counts, single_thread};
 use input::Input;
+use memory::MemoryDocument;
 use pipeline::{Pipeline, Plan};
 use progress::Progress;
 use report::{Check, DeviceDocument, Told, opening};
@@ -58,6 +60,9 @@ JSON (schema anyaccel.demo.v1):
                 speedup (null if alongside)
   streams[]     stream, chunks, bytes, copy_ms (with the wait for a copy engine
                 or a core), kernel_ms, idle_ms
+  memory        device and pinned: requested_bytes_peak, allocated_bytes_peak
+                (rounded), reserved_bytes_peak (held), requests, segments (held
+                in the end), driver_calls
 
 Exit code: 0; 1 if the check or anything else failed; 2 for bad arguments.";
 
@@ -139,7 +144,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     if difference.is_some() && matches!(check, Check::SecondPass(_)) && input.has_changed() {
         return Err(Failure::new(Class::Input, format!("{} changed while it was read; run again", input.name)));
     }
-    let told = Told { input: &input.name, plan, device: &device, run: &run, check: &check };
+    let memory = MemoryDocument::read(&runtime)?;
+    let told = Told { input: &input.name, plan, device: &device, run: &run, check: &check, memory };
     if output.is_json() {
         output.document(&told.document())?;
     } else {

@@ -1,6 +1,7 @@
 //! What the demo tells: the document of `--json`, and the same for people.
 
 use super::check::{Counts, Pass};
+use super::memory::MemoryDocument;
 use super::pipeline::{LaneTimes, Plan, Run};
 use crate::layout::{bytes, item, percent, rate, table};
 use crate::output::one_line;
@@ -32,6 +33,8 @@ pub(crate) struct Document<'a> {
     check: CheckDocument,
     /// What each stream did.
     streams: Vec<StreamDocument>,
+    /// What it took of memory.
+    memory: MemoryDocument,
 }
 
 /// What was read.
@@ -149,6 +152,7 @@ pub(crate) struct Told<'a> {
     pub(crate) device: &'a DeviceDocument,
     pub(crate) run: &'a Run,
     pub(crate) check: &'a Check,
+    pub(crate) memory: MemoryDocument,
 }
 
 impl<'a> Told<'a> {
@@ -195,6 +199,7 @@ impl<'a> Told<'a> {
                 speedup: self.speedup(),
             },
             streams: run.lanes.iter().map(|lane| stream(lane, run.device_ms)).collect(),
+            memory: self.memory,
         }
     }
 
@@ -223,6 +228,8 @@ impl<'a> Told<'a> {
         line("check", &self.checked());
         text.push('\n');
         text.push_str(&self.streams());
+        text.push('\n');
+        text.push_str(&self.memory.table());
         text
     }
 
@@ -357,7 +364,8 @@ mod tests {
     fn text_fits_in_80_columns_and_agrees_with_the_document() {
         let (run, device, check) = told(b"aaabbb", one_pass(b"aaabbb"));
         let plan = Plan { streams: 2, chunk: 2 };
-        let told = Told { input: "file", plan, device: &device, run: &run, check: &check };
+        let told =
+            Told { input: "file", plan, device: &device, run: &run, check: &check, memory: MemoryDocument::default() };
         let text = opening("file", &device) + &told.text();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         for said in ["1.0000 bits", "'a' 50 %, 'b' 50 %", "2.00 times as fast", "20 % reading, 40 % waiting"] {
@@ -374,7 +382,8 @@ mod tests {
     fn a_wrong_count_is_told_as_such() {
         let (run, device, check) = told(b"aaabbb", one_pass(b"aaabbc"));
         let plan = Plan { streams: 2, chunk: 2 };
-        let told = Told { input: "file", plan, device: &device, run: &run, check: &check };
+        let told =
+            Told { input: "file", plan, device: &device, run: &run, check: &check, memory: MemoryDocument::default() };
         assert!(told.text().contains("FAILED"));
         assert_eq!(serde_json::to_value(told.document()).expect("a document")["check"]["ok"], false);
     }

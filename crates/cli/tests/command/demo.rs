@@ -62,6 +62,23 @@ fn streams_share_the_chunks_and_their_times_add_up() {
 }
 
 #[test]
+fn it_tells_what_it_took_of_memory() {
+    let file = TestFile::new("memory", &noise(200_000));
+    let document = demo(&file, &["--streams", "2", "--chunk", "64KiB", "--backend", "host"]);
+    let memory = &document["memory"];
+    // Two chunks and the counts, here and there; the small pool takes 2 MiB at a time.
+    for side in ["device", "pinned"] {
+        assert_eq!(memory[side]["requested_bytes_peak"], 2 * (64 << 10) + 2 * 2048, "{memory:#}");
+        assert!(memory[side]["requests"].as_u64() >= Some(3), "{memory:#}");
+        assert!(memory[side]["driver_calls"].as_u64() >= Some(1), "{memory:#}");
+    }
+    assert_eq!(memory["device"]["reserved_bytes_peak"], 2 << 20);
+    assert_eq!(memory["device"]["segments"], 1);
+    let out = run(["demo", file.name(), "--backend", "host"]).good().narrow().out;
+    assert!(out.contains("driver calls") && out.contains("\npinned"), "{out}");
+}
+
+#[test]
 fn every_way_to_cut_a_file_counts_the_same() {
     let file = TestFile::new("cuts", b"so it goes, and so it goes, and so will you soon, I suppose\n");
     let expected = demo(&file, &[]);

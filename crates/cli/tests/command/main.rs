@@ -1,5 +1,6 @@
 //! The command as its users meet it: a process with arguments, variables, files and pipes.
 
+mod bench;
 mod cts;
 mod demo;
 mod doctor;
@@ -7,6 +8,7 @@ mod info;
 mod output;
 mod process;
 mod random;
+mod replay;
 #[cfg(unix)]
 mod terminal;
 mod usage;

@@ -15,7 +15,8 @@
 //! Floats are float16, bfloat16, float32 and float64.
 //!
 //! - Arguments: the destination, the cell, then [`Params`]. The cell is read only if [`Params::source`] says so; otherwise
-//!   its place may be empty. It is 16 bytes: the seed (u64) and the offset (i64), a generator's state.
+//!   any place stands for it (H4 allows none of no bytes). It is 16 bytes: the seed (u64) and the offset (i64), a
+//!   generator's state.
 //! - Split: see [`Fill::split`]. Each chunk is a run of elements that no other chunk touches.
 //!
 //! # Which words an element takes
