@@ -66,7 +66,7 @@ from ._anyaccel import (
     zeros_like,
 )
 from . import accelerator, random
-from .accelerator import get_device_module
+from .accelerator._utils import get_device_module
 from .random import initial_seed, manual_seed
 
 # From here on no thread of the runtime takes the interpreter any more.

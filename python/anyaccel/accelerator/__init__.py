@@ -27,6 +27,7 @@ from .._anyaccel import (
     get_device_name,
     get_device_properties,
     get_memory_info,
+    host_memory_stats,
     is_available,
     is_initialized,
     max_memory_allocated,
@@ -34,6 +35,7 @@ from .._anyaccel import (
     memory_allocated,
     memory_reserved,
     memory_stats,
+    memory_summary,
     memory_usage,
     power_draw,
     reset_accumulated_memory_stats,
@@ -54,7 +56,7 @@ from ._utils import (
     set_device_idx,
 )
 from .graphs import Graph
-from .memory import host_memory_stats, mem_get_info, memory_summary
+from .memory import mem_get_info
 
 __all__ = [
     "Graph",

@@ -37,7 +37,7 @@ def _named(item: object) -> _dtype | None:
     """The dtype that another library's dtype or scalar type means."""
     module = type(item).__module__
     if module == "torch":
-        name = str(item).removeprefix("torch.")
+        name: object = str(item).removeprefix("torch.")
     elif isinstance(item, type) and item.__module__ in ("numpy", "ml_dtypes"):
         name = item.__name__.removesuffix("_")
     else:
@@ -93,16 +93,16 @@ def _get_device_index(device: DeviceLike, optional: bool = False) -> int:
     """The index that a device argument means; without one, the current device's if ``optional``. Starts nothing."""
     if isinstance(device, bool):
         raise TypeError("expected a device, not a bool")
-    named = None if device is None else device if isinstance(device, _device) else None
-    if device is not None and named is None:
-        if isinstance(device, str):
-            named = _device(device)
-        elif hasattr(type(device), "__index__"):
-            return device.__index__()
-        elif not optional:
-            raise ValueError(f"Expected a anyaccel.device with a specified index or an integer, but got:{device}")
-        else:
-            raise TypeError(f"expected a device, the name of one, an index or None, not {type(device).__name__}")
+    if isinstance(device, str):
+        named: _device | None = _device(device)
+    elif device is None or isinstance(device, _device):
+        named = device
+    elif hasattr(type(device), "__index__"):
+        return device.__index__()
+    elif not optional:
+        raise ValueError(f"Expected a anyaccel.device with a specified index or an integer, but got:{device}")
+    else:
+        raise TypeError(f"expected a device, the name of one, an index or None, not {type(device).__name__}")
     if named is not None:
         current = _anyaccel.current_accelerator()
         if current is None:

@@ -93,7 +93,8 @@ pub(super) fn import(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     }
     if got != 0 {
         let error = PyErr::take(object.py());
-        if error.as_ref().is_some_and(|error| error.is_instance_of::<PyBufferError>(object.py())) {
+        // NumPy raises ValueError, others BufferError; what is no exporter raises TypeError.
+        if error.as_ref().is_some_and(|error| !error.is_instance_of::<PyTypeError>(object.py())) {
             return Err(PyBufferError::new_err(format!(
                 "the memory of this {} is not C-contiguous; make a copy first",
                 type_name(object)

@@ -32,7 +32,7 @@ pub(super) fn copy(py: Python<'_>, dst: &Tensor, src: &Tensor, non_blocking: boo
         }
         _ if dst.dtype != src.dtype => converting(py, dst, src, non_blocking),
         (Storage::Device(to), Storage::Device(from)) => between_devices(py, to, from),
-        (Storage::Device(to), Storage::Pinned(from)) => {
+        (Storage::Device(to), Storage::Pinned(from)) if from.serves(to.device()) => {
             let stream = ready(py, to.device(), non_blocking)?;
             detach(py, || {
                 let from = from.lock()?;
@@ -45,7 +45,7 @@ pub(super) fn copy(py: Python<'_>, dst: &Tensor, src: &Tensor, non_blocking: boo
             let stream = current(py, to.device())?;
             src.storage.read(py, |bytes| stream.upload(&to.all(), bytes))?.or_raise()
         }
-        (Storage::Pinned(to), Storage::Device(from)) => {
+        (Storage::Pinned(to), Storage::Device(from)) if to.serves(from.device()) => {
             let stream = ready(py, from.device(), non_blocking)?;
             detach(py, || {
                 let mut to = to.lock()?;

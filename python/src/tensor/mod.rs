@@ -93,6 +93,9 @@ impl Tensor {
 
     /// A copy elsewhere, or as another type.
     fn moved(&self, py: Python<'_>, device: Device, dtype: DType, pin: bool, non_blocking: bool) -> PyResult<Self> {
+        if matches!(&*self.storage, Storage::Meta) && device.kind() != Kind::META {
+            return Err(storage::no_data());
+        }
         let copy = Self::empty(py, device, dtype, self.shape.clone(), pin)?;
         copies::copy(py, &copy, self, non_blocking)?;
         Ok(copy)

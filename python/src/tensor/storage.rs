@@ -106,11 +106,18 @@ impl Drop for HostMemory {
 /// Pinned host memory.
 pub(crate) struct PinnedMemory {
     buffer: Mutex<PinnedBuffer>,
+    /// The device that it was pinned for; to others it is ordinary memory.
+    device: Device,
     /// The process that made it: in a child its lock may be held for ever.
     process: u32,
 }
 
 impl PinnedMemory {
+    /// Whether copies of that device reach it directly.
+    pub(super) fn serves(&self, device: Device) -> bool {
+        self.device == device
+    }
+
     pub(super) fn lock(&self) -> anyaccel::Result<MutexGuard<'_, PinnedBuffer>> {
         if std::process::id() != self.process {
             return Err(Error::StaleHandle { what: "pinned tensor" });
@@ -154,7 +161,8 @@ impl Storage {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if pin {
             let buffer = detach(py, || Runtime::global().pinned(len)).or_raise()?;
-            return Ok(Self::Pinned(PinnedMemory { buffer: Mutex::new(buffer), process: std::process::id() }));
+            let device = buffer.device();
+            return Ok(Self::Pinned(PinnedMemory { buffer: Mutex::new(buffer), device, process: std::process::id() }));
         }
         HostMemory::zeroed(len).map(Self::Host)
     }
@@ -203,7 +211,7 @@ pub(super) fn download(py: Python<'_>, buffer: &Buffer, bytes: &mut [u8]) -> PyR
     detach(py, || stream.download(bytes, &buffer.all())).or_raise()
 }
 
-fn no_data() -> PyErr {
+pub(super) fn no_data() -> PyErr {
     PyNotImplementedError::new_err("Cannot copy out of meta tensor; no data!")
 }
 
