@@ -63,41 +63,47 @@ impl HostConfig {
         self
     }
 
-    /// The settings now, the environment included; else what is wrong with it, or that it hides all devices.
+    /// How many devices there are now, the environment included; else what is wrong with it, or that it hides all. Reads
+    /// variables alone: calls that wait for the start ask it each.
+    pub(crate) fn count(&self) -> Result<u32, Absence> {
+        let devices = self.count_asked()?;
+        self.memory_asked()?;
+        Ok(devices)
+    }
+
+    /// The settings now, the environment included; else as [`HostConfig::count`].
     pub(crate) fn settings(&self) -> Result<Settings, Absence> {
-        let devices = match self.devices {
-            Some(devices) => devices,
-            None => match std::env::var_os(DEVICES) {
-                None => 1,
-                Some(value) => {
-                    let value = value.to_string_lossy().into_owned();
-                    match parse_devices(&value) {
-                        Some(0) => return Err(Absence::Masked { name: DEVICES, value }),
-                        Some(devices) => devices,
-                        None => {
-                            return Err(Absence::BadVariable { name: DEVICES, value, expected: DEVICES_EXPECTED });
-                        }
-                    }
-                }
-            },
-        };
-        let memory = match self.memory {
-            Some(memory) => memory,
-            None => match std::env::var_os(MEMORY) {
-                None => probe::machine_memory() / 2 / u64::from(devices.max(1)),
-                Some(value) => {
-                    let value = value.to_string_lossy().into_owned();
-                    match parse_memory(&value) {
-                        Some(memory) => memory,
-                        None => {
-                            return Err(Absence::BadVariable { name: MEMORY, value, expected: MEMORY_EXPECTED });
-                        }
-                    }
-                }
-            },
-        };
+        let devices = self.count_asked()?;
+        let share = || probe::machine_memory() / 2 / u64::from(devices.max(1));
+        let memory = self.memory_asked()?.unwrap_or_else(share);
         let workers = self.workers.unwrap_or_else(|| probe::cores().max(2)).max(1);
         Ok(Settings { devices, memory: (memory & !(PAGE - 1)).max(PAGE), workers })
+    }
+
+    fn count_asked(&self) -> Result<u32, Absence> {
+        if let Some(devices) = self.devices {
+            return Ok(devices);
+        }
+        let Some(value) = std::env::var_os(DEVICES) else { return Ok(1) };
+        let value = value.to_string_lossy().into_owned();
+        match parse_devices(&value) {
+            Some(0) => Err(Absence::Masked { name: DEVICES, value }),
+            Some(devices) => Ok(devices),
+            None => Err(Absence::BadVariable { name: DEVICES, value, expected: DEVICES_EXPECTED }),
+        }
+    }
+
+    /// Bytes for each device, if anybody said.
+    fn memory_asked(&self) -> Result<Option<u64>, Absence> {
+        if self.memory.is_some() {
+            return Ok(self.memory);
+        }
+        let Some(value) = std::env::var_os(MEMORY) else { return Ok(None) };
+        let value = value.to_string_lossy().into_owned();
+        match parse_memory(&value) {
+            Some(memory) => Ok(Some(memory)),
+            None => Err(Absence::BadVariable { name: MEMORY, value, expected: MEMORY_EXPECTED }),
+        }
     }
 }
 

@@ -78,7 +78,12 @@ impl Crew {
             Turn::Strand(run, strand, crew) => run.call(&crew, strand),
         };
         Self {
-            pool: Mutex::new(Pool { ready: Ready::new(levels), splits: Vec::new(), graphs: Vec::new(), roster: Roster::new(workers) }),
+            pool: Mutex::new(Pool {
+                ready: Ready::new(levels),
+                splits: Vec::new(),
+                graphs: Vec::new(),
+                roster: Roster::new(workers),
+            }),
             work: Condvar::new(),
             queued: AtomicUsize::new(0),
             closed: AtomicBool::new(false),

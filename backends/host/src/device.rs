@@ -8,9 +8,9 @@ use crate::stamp::StampCell;
 use crate::stream::Stream;
 use crate::wait::wait_host;
 use anyaccel_hal::{
-    Arg, Device, DeviceInfo, End, Fault, FaultKind, Gate, Gates, Graphs, HostFn, HostPtr, Kernel, Kernels, Launch, Mark, Mem,
-    MemoryInfo, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Until, VirtualMemory, WaitMode, Waited,
-    Written,
+    Arg, Device, DeviceInfo, End, Fault, FaultKind, Gate, Gates, Graphs, HostFn, HostPtr, Kernel, Kernels, Launch,
+    Mark, Mem, MemoryInfo, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Until, VirtualMemory, WaitMode,
+    Waited, Written,
 };
 use anyaccel_kernels::{Builtin, fill_pattern};
 use std::sync::Arc;

@@ -69,7 +69,7 @@ impl Driver for HostDriver {
     }
 
     fn probe(&self) -> Probe {
-        probe::probe(&self.settings())
+        probe::probe(&self.started().map_or_else(|| self.config.count(), |started| Ok(started.settings.devices)))
     }
 
     fn describe(&self, ordinal: u32) -> Option<DeviceInfo> {

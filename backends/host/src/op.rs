@@ -110,7 +110,7 @@ impl Op {
             Self::Convert { dst, to, src, from, count } => Self::Convert { dst, to, src, from, count },
             Self::Histogram { counts, src, len } => Self::Histogram { counts, src, len },
             Self::Random(ref random) => {
-                Self::Random(Box::new(RandomFill { fill: random.fill.clone(), dst: random.dst, cell: random.cell }))
+                Self::Random(Box::new(RandomFill { fill: random.fill, dst: random.dst, cell: random.cell }))
             }
             Self::Noop => Self::Noop,
             _ => return None,
@@ -215,12 +215,7 @@ impl Op {
             Self::Noop => noop::noop(),
             // SAFETY: it is the launch's turn.
             Self::Launch(ref launch) => unsafe { launch.run(crew) },
-            Self::Call(_)
-            | Self::Mark(_)
-            | Self::Stamp(_)
-            | Self::Wait { .. }
-            | Self::Gate(_)
-            | Self::Replay(_) => {}
+            Self::Call(_) | Self::Mark(_) | Self::Stamp(_) | Self::Wait { .. } | Self::Gate(_) | Self::Replay(_) => {}
             #[cfg(loom)]
             Self::Probe(_) => {}
         }

@@ -58,10 +58,10 @@ pub(crate) fn describe(settings: &Settings) -> DeviceInfo {
     }
 }
 
-/// What discovery says of settings, or of their absence.
-pub(crate) fn probe(settings: &Result<Settings, Absence>) -> Probe {
-    match settings {
-        Ok(Settings { devices: 0, .. }) => Probe {
+/// What discovery says of a number of devices, or of their absence.
+pub(crate) fn probe(count: &Result<u32, Absence>) -> Probe {
+    match count {
+        Ok(0) => Probe {
             present: Some(0),
             ..Probe::absent(Absence::Missing {
                 layer: Layer::Probe,
@@ -69,7 +69,7 @@ pub(crate) fn probe(settings: &Result<Settings, Absence>) -> Probe {
                 found: "a driver built with none".to_owned(),
             })
         },
-        Ok(settings) => Probe::found(settings.devices),
+        Ok(count) => Probe::found(*count),
         // The machine is there whatever the variable says.
         Err(absence @ Absence::Masked { .. }) => Probe { present: Some(1), ..Probe::absent(absence.clone()) },
         Err(absence) => Probe::absent(absence.clone()),
@@ -129,9 +129,10 @@ mod tests {
     fn absence_is_told_from_masking() {
         let masked = Err(Absence::Masked { name: DEVICES, value: "0".to_owned() });
         assert_eq!((probe(&masked).visible, probe(&masked).present), (0, Some(1)));
-        let bad = Err(Absence::BadVariable { name: DEVICES, value: "x".to_owned(), expected: "a number" });
-        assert_eq!((probe(&bad).visible, probe(&bad).present), (0, None));
-        let checks = checks(None, &bad);
+        let bad = Absence::BadVariable { name: DEVICES, value: "x".to_owned(), expected: "a number" };
+        let probed = probe(&Err(bad.clone()));
+        assert_eq!((probed.visible, probed.present), (0, None));
+        let checks = checks(None, &Err(bad));
         let mask = checks.iter().find(|check| check.layer == Layer::Mask).expect("a mask layer");
         assert_eq!((mask.verdict, mask.found.as_str()), (Verdict::Fail, "ANYACCEL_HOST_DEVICES=x: expected a number"));
         assert_eq!(checks.last().map(|check| check.verdict), Some(Verdict::NotApplicable));

@@ -1,8 +1,8 @@
 //! Graphs of the host device against their lists: whatever threads run them, every node comes after what it depends on.
 
 use anyaccel_hal::{
-    Device, Driver, FaultKind, Graphs, GraphNode, HostFn, HostKernel, HostStatus, KernelSource, Kernel, Launch, Mark, Op,
-    OwnedArg, Pattern, Place, StreamId, Until, WaitMode, Waited,
+    Device, Driver, FaultKind, GraphNode, Graphs, HostFn, HostKernel, HostStatus, Kernel, KernelSource, Launch, Mark,
+    Op, OwnedArg, Pattern, Place, StreamId, Until, WaitMode, Waited,
 };
 use anyaccel_host::{HostConfig, driver_with};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -184,17 +184,13 @@ fn updates_leave_enqueued_replays_alone() {
     let segment = lab.device.alloc(4096).unwrap();
     let place = |offset| Place { mem: segment.mem, offset };
     let fill = |value| Op::Fill { dst: place(0), pattern: Pattern::byte(value), len: 16 };
-    let copy = |to| Op::Copy {
-        dst: anyaccel_hal::End::Device(place(to)),
-        src: anyaccel_hal::End::Device(place(0)),
-        len: 16,
-    };
+    let copy =
+        |to| Op::Copy { dst: anyaccel_hal::End::Device(place(to)), src: anyaccel_hal::End::Device(place(0)), len: 16 };
     let mut seen = vec![0; 64];
     // SAFETY: H1, H4, H5.
     unsafe {
         lab.device.fill(stream, place(0), Pattern::byte(0), 4096).unwrap();
-        let nodes =
-            vec![GraphNode { op: fill(1), after: [].into() }, GraphNode { op: copy(16), after: [0].into() }];
+        let nodes = vec![GraphNode { op: fill(1), after: [].into() }, GraphNode { op: copy(16), after: [0].into() }];
         let graph = lab.graphs().build(nodes).unwrap();
         let gates = lab.device.gates().unwrap();
         let gate = gates.create().unwrap();

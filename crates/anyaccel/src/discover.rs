@@ -1,8 +1,10 @@
 //! What this build could use and why it can't: for `anyaccel info` and `anyaccel doctor`.
 
 use crate::env;
+use crate::error::Error;
 use crate::linked;
 use crate::runtime::Runtime;
+use anyaccel_engine::alloc::Settings;
 use anyaccel_hal::{Check, DeviceInfo, Kind, Probe};
 
 /// A backend of this build, looked at without starting it.
@@ -53,7 +55,7 @@ pub struct Selection {
     /// How many a probe finds now; differs if a mask was changed after the start.
     pub count_now: Option<u32>,
     /// What the first starting call would report.
-    pub error: Option<crate::Error>,
+    pub error: Option<Error>,
 }
 
 /// How the process-wide runtime chooses. Starts nothing.
@@ -61,7 +63,8 @@ pub fn selection() -> Selection {
     let runtime = Runtime::global();
     let variable = env::read(env::BACKEND).filter(|name| !name.is_empty());
     let live = runtime.core.started();
-    let error = runtime.core.choose("doctor").err();
+    let settings = || Settings::from_env(env::read).err().map(Error::Settings);
+    let error = runtime.core.choose("doctor").err().or_else(|| if live.is_none() { settings() } else { None });
     let kind = runtime.kind();
     let count_now = kind.and_then(|kind| {
         let linked = linked::all().into_iter().find(|linked| linked.kind == kind)?;

@@ -58,6 +58,14 @@ mod stream;
 mod typed;
 mod work;
 
+/// What the caches of device and pinned memory report: counters, errors and their parts.
+pub mod allocator {
+    pub use anyaccel_engine::alloc::{
+        Cause, FractionError, OutOfMemory, Pin, PoolError, PoolStat, Settings, SettingsError, Stat, Stats,
+    };
+    pub use anyaccel_engine::pinned::{HostStats, TimeStat};
+}
+
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
 pub use anyaccel_hal::{
     self as hal, Check, DType, DTypeSet, DeviceInfo, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,

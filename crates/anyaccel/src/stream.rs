@@ -393,11 +393,11 @@ impl Stream {
     }
 
     /// Calls a function now in stream order, or at each replay.
-    pub(crate) fn host_call(&self, call: &'static str, mut function: impl FnMut() + Send + 'static) -> Result<()> {
+    pub(crate) fn host_call(&self, call: &'static str, function: impl FnMut() + Send + 'static) -> Result<()> {
         let port = self.port(call)?;
         match self.lane.recording() {
             Some(recording) => port.record_call(&recording, &self.lane, function),
-            None => self.host_call_once(call, port, move || function()),
+            None => self.host_call_once(call, port, function),
         }
     }
 

@@ -36,6 +36,7 @@ pub fn sim_on_look() -> Subject {
         .never("host_fn.holds-up-its-stream", INLINE)
         .never("host_fn.blocked-ones-wait-for-each-other", INLINE)
         .never("host_fn.no-lock-held", INLINE)
+        .never("reuse.function-waits-for-an-allocation", INLINE)
         .never("life.dropped-inside-a-host-function", INLINE)
 }
 

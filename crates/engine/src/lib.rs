@@ -7,9 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod alloc;
-pub mod graph;
 #[cfg(feature = "bench")]
 #[doc(hidden)]
 pub mod bench;
+pub mod graph;
 pub mod pinned;
 pub mod random;

@@ -118,9 +118,7 @@ impl HostDevice {
             anyaccel_hal::Op::Fill { dst, pattern, len } => {
                 Op::Fill { dst: place(dst, len)?, pattern: repeated(pattern, api)?, len: len as usize }
             }
-            anyaccel_hal::Op::Write { dst, bytes } => {
-                Op::Write { dst: place(dst, bytes.bytes().len() as u64)?, bytes }
-            }
+            anyaccel_hal::Op::Write { dst, bytes } => Op::Write { dst: place(dst, bytes.bytes().len() as u64)?, bytes },
             anyaccel_hal::Op::HostCall(function) => return Ok(Task::Call(Arc::new(Function::new(function)))),
             anyaccel_hal::Op::Launch { kernel, launch, args } => {
                 let args: Vec<Arg<'_>> = args.iter().map(OwnedArg::as_arg).collect();
@@ -181,11 +179,8 @@ impl Graphs for HostDevice {
         if shape.calls {
             self.machine().crew.ensure_callback_thread()?;
         }
-        let exec = Exec {
-            run: Arc::new(Run::new(shape)),
-            program: Mutex::new(Arc::new(program)),
-            replays: AtomicU64::new(0),
-        };
+        let exec =
+            Exec { run: Arc::new(Run::new(shape)), program: Mutex::new(Arc::new(program)), replays: AtomicU64::new(0) };
         Ok(GraphExec(self.machine().graphs.insert(Arc::new(exec))))
     }
 

@@ -200,14 +200,7 @@ pub(super) fn flatten(tasks: Vec<Task>, after: &[Box<[u32]>]) -> (Shape, Program
         order.iter().filter_map(|&node| by_node[node as usize].take()).collect()
     };
     let roots = (0..strands.len() as u32).filter(|&strand| strands[strand as usize].needs == 0).collect();
-    let shape = Shape {
-        strands: strands.into(),
-        links: links.into(),
-        roots,
-        places: places.into(),
-        serial,
-        calls,
-    };
+    let shape = Shape { strands: strands.into(), links: links.into(), roots, places: places.into(), serial, calls };
     (shape, Program::of(tasks))
 }
 

@@ -165,12 +165,7 @@ impl Run {
     }
 
     /// Makes strands ready; with `keep` the first that any thread may run is returned instead.
-    fn make_ready(
-        self: &Arc<Self>,
-        crew: &Arc<Crew>,
-        strands: impl Iterator<Item = u32>,
-        keep: bool,
-    ) -> Option<u32> {
+    fn make_ready(self: &Arc<Self>, crew: &Arc<Crew>, strands: impl Iterator<Item = u32>, keep: bool) -> Option<u32> {
         let (mut own, mut more) = (None, 0);
         for strand in strands {
             if self.shape.strands[strand as usize].call {

@@ -1,6 +1,6 @@
 //! The scope of a capture, which restores everything on every exit.
 
-use super::{BeforeReplay, Graph, GraphError, Spot};
+use super::{BeforeReplay, Graph, GraphError};
 use crate::buffer::BufferSlice;
 use crate::error::{Error, Result};
 use crate::guard::StreamGuard;
@@ -67,13 +67,19 @@ impl Graph {
 
     /// Inside a capture: before each replay, in its order, writes to `dst` what `bytes` puts into a zeroed buffer of its
     /// length, at most 64 bytes. The function runs on the replaying thread and must not call the runtime. This is how a
-    /// replay gets a counter, a step size or the state of a random generator of its own.
+    /// replay gets a counter or a step size of its own. The buffer was allocated outside of the capture.
     ///
     /// # Errors
-    /// [`GraphError::NotCapturing`]; [`Error::Length`] for more than 64 bytes; [`Error::ForeignRuntime`].
-    pub fn before_replay(&self, dst: &BufferSlice<'_>, bytes: impl FnMut(&mut [u8]) + Send + 'static) -> Result<()> {
-        let mut state = self.0.state("Graph.before_replay")?;
+    /// [`GraphError::NotCapturing`]; [`GraphError::CellInside`]; [`Error::Length`] for more than 64 bytes;
+    /// [`Error::ForeignRuntime`], [`Error::ForeignDevice`].
+    pub fn before_replay(
+        &self,
+        dst: &BufferSlice<'_>,
+        mut bytes: impl FnMut(&mut [u8]) + Send + 'static,
+    ) -> Result<()> {
+        let state = self.0.state("Graph.before_replay")?;
         let Some(recording) = state.recording.clone() else { return Err(GraphError::NotCapturing.into()) };
+        drop(state);
         if dst.len() > Written::MAX as u64 {
             return Err(Error::Length {
                 what: "before_replay (at most)",
@@ -90,10 +96,14 @@ impl Graph {
             let (given, wanted) = (port.device, recording.port.device);
             return Err(Error::ForeignDevice { what: "buffer", given, wanted });
         }
+        if part.block.pool == Some(recording.pool) {
+            return Err(GraphError::CellInside.into());
+        }
         recording.keep_block(&port, &recording.origin, part.block)?;
-        let (spot, len, bytes) = (Spot::of(&part), part.len as usize, Box::new(bytes));
-        state.before.push(BeforeReplay { spot, len, bytes });
-        Ok(())
+        recording.before_replay(BeforeReplay::new(&part, move |room| {
+            bytes(room);
+            Ok(())
+        }))
     }
 }
 

@@ -166,6 +166,9 @@ pub enum GraphError {
     /// A replay while pinned memory of the graph is viewed.
     #[error("A pinned buffer of this graph is being viewed; replay it when with() or with_mut() has returned.")]
     Viewed,
+    /// A cell that was allocated inside the capture.
+    #[error("before_replay() needs memory from outside of the capture: what is allocated inside is reused inside.")]
+    CellInside,
     /// More nodes than there are numbers. The capture is invalid.
     #[error("A graph has room for 2^32 - 1 nodes.")]
     TooLarge,

@@ -1,6 +1,7 @@
 //! Graphs: work captured once and replayed as one operation.
 
 mod capture;
+mod cell;
 mod error;
 mod inspect;
 mod options;
@@ -10,6 +11,7 @@ mod update;
 mod work;
 
 pub use capture::Capture;
+pub(crate) use cell::BeforeReplay;
 pub use error::GraphError;
 pub use inspect::GraphNode;
 pub use options::{CaptureErrorMode, GraphOptions};
@@ -48,13 +50,6 @@ struct Captured {
     before: Vec<BeforeReplay>,
 }
 
-/// Bytes that are written anew before each replay.
-struct BeforeReplay {
-    spot: Spot,
-    len: usize,
-    bytes: Box<dyn FnMut(&mut [u8]) + Send>,
-}
-
 struct State {
     phase: Phase,
     pool: Option<(u64, u64)>,
@@ -63,8 +58,6 @@ struct State {
     used: Option<PoolId>,
     debug: bool,
     recording: Option<Arc<Recording>>,
-    /// What is to be written before each replay of the graph that is being captured.
-    before: Vec<BeforeReplay>,
     captured: Option<Box<Captured>>,
 }
 
@@ -153,7 +146,6 @@ impl Runtime {
                 used: None,
                 debug: false,
                 recording: None,
-                before: Vec::new(),
                 captured: None,
             }),
         }))
@@ -277,8 +269,7 @@ impl Graph {
         let phase = state.step("capture_end", Call::End)?;
         let Some(recording) = state.recording.take() else { return Err(GraphError::NotCapturing.into()) };
         state.phase = Phase::Idle;
-        let before = std::mem::take(&mut state.before);
-        let Taken { program, lanes, kept, pools } = recording.end()?;
+        let Taken { program, lanes, kept, pools, before } = recording.end()?;
         state.captured = Some(Box::new(Captured {
             port: Arc::clone(&recording.port),
             program,
@@ -313,7 +304,6 @@ impl Graph {
         }
         let mut state = self.0.lock();
         let recording = state.recording.take();
-        let before = std::mem::take(&mut state.before);
         if recording.is_some() {
             state.phase = Phase::Idle;
         }
@@ -321,7 +311,6 @@ impl Graph {
         if let Some(recording) = recording {
             recording.abort();
         }
-        drop(before);
     }
 
     /// Makes what was captured executable. Without effect if it is already.
@@ -412,9 +401,10 @@ impl Captured {
             port.replays_on(exec, kept, lane)?;
             seen.push(lane.raw);
         }
+        replays.not_viewed()?;
         let mut cells = Vec::with_capacity(before.len());
-        for BeforeReplay { spot, len, bytes } in before {
-            cells.push((*spot, before_replay(bytes, *len)?));
+        for cell in before {
+            cells.push((cell.spot, cell.ask()?));
         }
         replays.replay(|last| {
             let fresh = last.is_none_or(|last| last.port.ended("Graph.replay", &last.lane, last.mark) == Ok(true));
@@ -426,21 +416,6 @@ impl Captured {
             enqueued
         })
     }
-}
-
-/// What a function wants to be written before a replay.
-fn before_replay(bytes: &mut (dyn FnMut(&mut [u8]) + Send), len: usize) -> Result<anyaccel_hal::Written> {
-    let mut room = [0; anyaccel_hal::Written::MAX];
-    let asked = std::panic::AssertUnwindSafe(|| bytes(&mut room[..len]));
-    // As a host function: under the graph's lock it must not call the runtime.
-    crate::local::as_host_fn(|| std::panic::catch_unwind(asked)).map_err(|payload| Error::Panicked {
-        what: "A function called before a replay",
-        message: crate::error::panic_message(&*payload),
-    })?;
-    anyaccel_hal::Written::new(&room[..len]).ok_or(Error::Argument {
-        argument: "before_replay",
-        reason: format!("at most {} bytes", anyaccel_hal::Written::MAX),
-    })
 }
 
 impl Drop for Captured {
@@ -455,7 +430,7 @@ impl Drop for Inner {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !self.runtime.core.current() {
             // Of another generation: what it has is leaked, its locks may be held by nobody here.
-            std::mem::forget((state.recording.take(), state.captured.take(), std::mem::take(&mut state.before)));
+            std::mem::forget((state.recording.take(), state.captured.take()));
             return;
         }
         if let Some(recording) = state.recording.take() {

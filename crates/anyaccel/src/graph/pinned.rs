@@ -52,6 +52,11 @@ impl Replays {
         Ok(())
     }
 
+    /// Refuses a replay while pinned memory is viewed, before anything is drawn for it.
+    pub(crate) fn not_viewed(&self) -> Result<()> {
+        if self.lock().viewers > 0 { Err(GraphError::Viewed.into()) } else { Ok(()) }
+    }
+
     /// The graph is gone. Returns its last replay.
     pub(crate) fn end(&self) -> Option<Passed> {
         let mut state = self.lock();

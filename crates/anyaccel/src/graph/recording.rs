@@ -7,6 +7,7 @@
 //! one lock, which is never held while a driver or user code is called. A lane that is asked for its recording may get
 //! one that ends meanwhile: then the tape is gone, and what was to be recorded is refused.
 
+use super::cell::BeforeReplay;
 use super::error::GraphError;
 use super::options::CaptureErrorMode;
 use super::pinned::Replays;
@@ -64,6 +65,8 @@ pub(crate) struct Taken {
     pub(crate) kept: Kept,
     /// On which devices its pool is used.
     pub(crate) pools: Vec<Arc<Port>>,
+    /// What is written before each replay.
+    pub(crate) before: Vec<BeforeReplay>,
 }
 
 struct Tape {
@@ -71,6 +74,7 @@ struct Tape {
     lanes: Vec<(LaneRef, Arc<Port>)>,
     kept: Kept,
     pools: Vec<Arc<Port>>,
+    before: Vec<BeforeReplay>,
 }
 
 /// A capture under way.
@@ -113,6 +117,7 @@ impl Recording {
                 lanes: Vec::new(),
                 kept: Kept::default(),
                 pools: Vec::new(),
+                before: Vec::new(),
             })),
         });
         if !origin.join(&recording) {
@@ -194,9 +199,9 @@ impl Recording {
     }
 
     fn forget(&self, tape: Tape) {
-        let Tape { kept, pools, .. } = tape;
+        let Tape { kept, pools, before, .. } = tape;
         self.replays.end();
-        drop(kept);
+        drop((kept, before));
         for port in pools {
             // It has this user since its first lane entered.
             let _used: Result<(), PoolError> = port.cache.forget_graph(self.pool);
@@ -220,8 +225,8 @@ impl Recording {
         });
         match finished {
             Ok(program) => {
-                let Tape { lanes, kept, pools, .. } = tape;
-                Ok(Taken { program: program.merged(), lanes, kept, pools })
+                let Tape { lanes, kept, pools, before, .. } = tape;
+                Ok(Taken { program: program.merged(), lanes, kept, pools, before })
             }
             Err(error) => {
                 self.forget(tape);
@@ -253,6 +258,14 @@ impl Recording {
             self.keep(tape, port, lane, device);
             tape.kept.host(host);
             Self::push(tape, lane, work)
+        })
+    }
+
+    /// Adds what is to be written before each replay.
+    pub(crate) fn before_replay(&self, cell: BeforeReplay) -> Result<()> {
+        self.tape(|tape| {
+            tape.before.push(cell);
+            Ok(())
         })
     }
 

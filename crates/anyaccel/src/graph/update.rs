@@ -120,6 +120,10 @@ impl Graph {
                 }
             }
         }
+        if let Some((&node, work)) = changed.iter().find(|(_, work)| work.ends_overlap()) {
+            let (operation, reason) = (work.name().to_owned(), "its source and destination would overlap".to_owned());
+            return Err(GraphError::Update { node: node as usize, operation, reason }.into());
+        }
         let mut again = false;
         if let Some(exec) = &captured.exec {
             for (&node, work) in &changed {

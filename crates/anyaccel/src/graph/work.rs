@@ -127,6 +127,15 @@ impl Work {
         })
     }
 
+    /// Whether it is a copy whose ends share bytes, which no device has to do.
+    pub(crate) fn ends_overlap(&self) -> bool {
+        match self {
+            Self::Copy { dst, src, len } => dst.stretch(*len).overlaps(&src.stretch(*len)),
+            Self::Peer { dst, src, len, .. } => dst.stretch(*len).overlaps(&src.stretch(*len)),
+            _ => false,
+        }
+    }
+
     /// Every place of device memory in it, with how many bytes from there on it may touch.
     pub(crate) fn spots(&mut self) -> Vec<(&mut Spot, u64)> {
         match self {

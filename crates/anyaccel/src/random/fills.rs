@@ -4,6 +4,7 @@ use super::distribution::Distribution;
 use super::generator::Generator;
 use crate::buffer::BufferSlice;
 use crate::error::{Error, Result};
+use crate::graph::{BeforeReplay, GraphError, Recording};
 use crate::port::{LaunchPart, Part, Port};
 use crate::stream::Stream;
 use crate::typed::{Element, TypedBuffer, TypedSlice};
@@ -22,12 +23,16 @@ pub struct Options<'a> {
     pub layout: Layout,
 }
 
+/// Bytes of a generator's state in device memory: seed and offset, little-endian.
+const CELL: u64 = 16;
+
 /// The most bytes that a fill computed on the host takes of it at a time.
 const PIECE: u64 = 4 << 20;
 
 impl Stream {
     /// Fills a buffer with random elements of a type. The generator moves on as this returns, whatever the stream does, so
-    /// fills of several streams never share a part of its sequence. A device that lacks the fill gets the same bits from
+    /// fills of several streams never share a part of its sequence. Captured into a [`Graph`](crate::Graph), each replay
+    /// draws what the same fill enqueued then would draw: the generator moves on at the replay. A device that lacks the fill gets the same bits from
     /// the host.
     ///
     /// ```
@@ -73,6 +78,9 @@ impl Stream {
             Some(generator) => generator,
             None => self.runtime.generator(call, self.device_index().into())?,
         };
+        if let Some(recording) = self.lane.recording() {
+            return self.random_captured(&recording, port, to, distribution, dtype, plan, generator.clone());
+        }
         let start = generator.draw(&plan)?;
         let size = dtype.size() as u64;
         for part in plan.parts() {
@@ -84,6 +92,47 @@ impl Stream {
             self.random_part(call, port, to, fill)?;
         }
         Ok(())
+    }
+
+    /// The fill inside a capture: the generator moves on at each replay, which writes where it then is into a cell.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "a fill and where it goes")]
+    fn random_captured(
+        &self,
+        recording: &Recording,
+        port: &Arc<Port>,
+        to: Part<'_>,
+        distribution: Distribution,
+        dtype: DType,
+        plan: Plan,
+        generator: Generator,
+    ) -> Result<()> {
+        let call = "Stream.random";
+        // Not of the capture's pool: see the module of cells.
+        let outside = port.lanes.transfer(port)?;
+        let Some(block) = port.alloc(&outside, CELL)? else { return Ok(()) };
+        let cell = block.part(0..CELL)?;
+        let size = dtype.size() as u64;
+        for part in plan.parts() {
+            let count = part.elements.end - part.elements.start;
+            let layout = part.blocks.map_or(kernels::Layout::Portable, |blocks| kernels::Layout::TorchCuda { blocks });
+            let fill = distribution.fill(dtype, count, layout)?.with_source(Source::Cell { delta: part.offset });
+            let to = Part { offset: to.offset + part.elements.start * size, len: count * size, ..to };
+            let Some(kernel) = usable(port, fill.kernel(), &[to]).filter(|_| port.info().dtypes.contains(dtype)) else {
+                let what = "Stream.random without a kernel for it";
+                return Err(GraphError::NotCapturable { what, device: port.device }.into());
+            };
+            let params = fill.params().to_bytes();
+            let args = [LaunchPart::Part(to), LaunchPart::Part(cell), LaunchPart::Bytes(&params)];
+            // SAFETY: H15: the arguments are those of the built-in's documented layout; the cell is as long as it says.
+            unsafe { port.launch(call, &self.lane, kernel, Launch::linear(fill.split().chunks(), 1), &args)? };
+        }
+        recording.before_replay(BeforeReplay::new(&cell, move |bytes| {
+            let start = generator.draw(&plan)?;
+            bytes[..8].copy_from_slice(&start.seed().to_le_bytes());
+            bytes[8..].copy_from_slice(&start.offset().to_le_bytes());
+            Ok(())
+        }))
     }
 
     /// One launch of a fill, or what stands for it.
@@ -105,7 +154,7 @@ impl Stream {
     fn random_from_host(&self, call: &'static str, port: &Arc<Port>, dst: Part<'_>, fill: Fill) -> Result<()> {
         let size = fill.dtype().size() as u64;
         let piece = PIECE.min(dst.len);
-        let block = Arc::new(port.alloc_host(piece as usize)?);
+        let block = port.alloc_host(piece as usize)?;
         for start in (0..dst.len).step_by(piece as usize) {
             let len = piece.min(dst.len - start);
             let elements = start / size..(start + len) / size;

@@ -187,9 +187,11 @@ fn cells_are_written_before_each_replay() {
         let out = runtime.zeros(8).unwrap();
         let graph = graph(runtime);
         assert!(matches!(refused(graph.before_replay(&out.all(), |_| ())), GraphError::NotCapturing));
+        let cell = runtime.alloc(8).unwrap();
         graph
             .capture(|| {
-                let cell = runtime.alloc(8)?;
+                let inside = runtime.alloc(8)?;
+                assert!(matches!(refused(graph.before_replay(&inside.all(), |_| ())), GraphError::CellInside));
                 let mut next = 0_u64;
                 graph.before_replay(&cell.all(), move |bytes| {
                     next += 100;
@@ -206,7 +208,6 @@ fn cells_are_written_before_each_replay() {
         let runtime_inside = runtime.clone();
         graph
             .capture(|| {
-                let cell = runtime.alloc(8)?;
                 graph.before_replay(&cell.all(), move |_| {
                     runtime_inside.synchronize(()).expect("refused");
                 })
@@ -214,6 +215,42 @@ fn cells_are_written_before_each_replay() {
             .unwrap();
         let told = graph.replay().unwrap_err();
         assert!(told.to_string().contains("panicked"), "{told}");
+    });
+}
+
+#[test]
+fn replays_draw_what_the_eager_run_would_have_drawn() {
+    use anyaccel::random::{Distribution, Options};
+    everywhere(|runtime| {
+        let stream = current(runtime);
+        let (a, b) = (runtime.alloc(4096).unwrap(), runtime.alloc(400).unwrap());
+        let fill = || -> anyaccel::Result<()> {
+            stream.random(&a.all(), DType::F32, Distribution::Uniform { from: 0.0, to: 1.0 }, &Options::default())?;
+            // Scratch whose memory is reused: cells must not be among it.
+            let scratch = runtime.alloc(512)?;
+            stream.fill(&scratch.all(), &[0xFF])?;
+            drop(scratch);
+            stream.random(&b.all(), DType::Bool, Distribution::Bernoulli { p: 0.5 }, &Options::default())
+        };
+        runtime.manual_seed(7).unwrap();
+        let eager: Vec<_> = (0..4)
+            .map(|_| {
+                fill().unwrap();
+                (a.to_vec().unwrap(), b.to_vec().unwrap())
+            })
+            .collect();
+        runtime.manual_seed(7).unwrap();
+        let graph = graph(runtime);
+        graph.capture(fill).unwrap();
+        for (round, expected) in eager.iter().enumerate() {
+            if round == 2 {
+                // The same sequence goes on without the graph.
+                fill().unwrap();
+            } else {
+                graph.replay().unwrap();
+            }
+            assert!(&(a.to_vec().unwrap(), b.to_vec().unwrap()) == expected, "replay {round}");
+        }
     });
 }
 

@@ -39,6 +39,9 @@ fn values_and_buffers_change_without_a_new_capture() {
         unsafe { graph.update(&[GraphUpdate::Buffer { old: &a, new: &c }]).unwrap() };
         graph.replay_n(2).unwrap();
         assert_eq!((value(&a), value(&b), value(&c)), (16, 20, 20));
+        // SAFETY: it is refused: the copy would have equal ends.
+        let told = unsafe { graph.update(&[GraphUpdate::Buffer { old: &c, new: &b }]) };
+        assert!(matches!(refused(told), GraphError::Update { node: 1, .. }));
         drop(c);
         graph.replay().unwrap();
         assert_eq!(value(&b), 30);

@@ -1,5 +1,6 @@
 //! `anyaccel demo`: the main job. A file's bytes are counted on a device, overlapped and checked.
 
+mod captured;
 mod check;
 mod input;
 mod memory;
@@ -35,6 +36,10 @@ the wait for a copy engine, or for a core), counting, and without work.
 Without --backend it uses the accelerator that anyaccel info shows as chosen;
 if there is none, the built-in host device, and says so.
 
+With --graph each stream's work on a chunk, cut into halves so that one is
+copied while the other is counted, is captured once and replayed for every
+whole chunk.
+
 By default there are 4 streams; on the host device one more than cores, up to
 4.
 
@@ -46,6 +51,7 @@ and the second from memory: repeat the command to compare speeds.
 Example:
   $ anyaccel demo
   $ anyaccel demo --backend host --streams 8 --chunk 256KiB /boot/vmlinuz
+  $ anyaccel demo --graph --dot graph.dot && dot -Tsvg -O graph.dot
   $ tar c . | anyaccel demo --json - | jq .entropy_bits_per_byte
 
 JSON (schema anyaccel.demo.v1):
@@ -58,6 +64,7 @@ JSON (schema anyaccel.demo.v1):
                 (of the host), device_ms (first copy to last kernel), pinned
   check         ok, how (second_pass or alongside), seconds, bytes_per_second,
                 speedup (null if alongside)
+  graph         captures, nodes, replays (with --graph, else null)
   streams[]     stream, chunks, bytes, copy_ms (with the wait for a copy engine
                 or a core), kernel_ms, idle_ms
   memory        device and pinned: requested_bytes_peak, allocated_bytes_peak
@@ -84,6 +91,14 @@ pub(crate) struct Args {
     /// Bytes of a chunk, at most 1GiB
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = chunk_size)]
     chunk: usize,
+
+    /// Capture the work once, replay it for every chunk
+    #[arg(long)]
+    graph: bool,
+
+    /// Write the graph to this file, for dot
+    #[arg(long, value_name = "PATH", requires = "graph")]
+    dot: Option<PathBuf>,
 
     /// Print one JSON document
     #[arg(long)]
@@ -130,7 +145,10 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
 
     let streams = args.streams.map_or_else(|| usual_streams(runtime.kind()), |streams| streams as usize);
     let plan = Plan { streams, chunk: args.chunk }.fit(input.len());
-    let pipeline = Pipeline::new(&runtime, plan)?;
+    let pipeline = Pipeline::new(&runtime, plan, args.graph)?;
+    if let Some(path) = &args.dot {
+        pipeline.dump(path)?;
+    }
     let mut alongside = input.len().is_none().then(Counts::new);
     let mut progress = Progress::new(input.len(), output.is_json());
     let run = pipeline.run(&mut input, alongside.as_mut(), &mut progress)?;

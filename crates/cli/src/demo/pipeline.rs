@@ -11,8 +11,12 @@
 //! overlap because nothing orders them. A lane adds into 2048 bytes of its own, so no count waits for another. At the end
 //! the first stream waits, by events, for all others, and one copy brings all results back.
 //!
+//! With `--graph` a lane's turn is a graph, captured once and replayed for every whole chunk; see
+//! [`captured`](super::captured). The host then waits for the whole turn before it reads into the buffer again.
+//!
 //! The bracketed events are timed; a lane keeps those of its last turns until the device has passed them.
 
+use super::captured::Captured;
 use super::check::Counts;
 use super::input::Input;
 use super::progress::Progress;
@@ -20,10 +24,11 @@ use crate::layout::bytes;
 use crate::output::{Class, Failure};
 use anyaccel::{Buffer, Event, EventOptions, PinnedBuffer, Runtime, Stream};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Bytes of a lane's counts: 256 of 64 bits.
-const RESULT: u64 = 2048;
+pub(super) const RESULT: u64 = 2048;
 
 /// How to cut the work.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +56,9 @@ pub(crate) struct LaneTimes {
     pub(crate) chunks: u64,
     pub(crate) bytes: u64,
     /// Between the events around copies. A stream that is at rest passes the first at once, so this includes the wait for
-    /// an engine or a core that does the copy.
+    /// an engine or a core that does the copy. 0 for turns in a graph, which are one operation.
     pub(crate) copy_ms: f64,
-    /// Between the events around kernels.
+    /// Between the events around kernels, or around graphs.
     pub(crate) kernel_ms: f64,
 }
 
@@ -62,6 +67,8 @@ pub(crate) struct LaneTimes {
 pub(crate) struct Run {
     pub(crate) counts: Counts,
     pub(crate) lanes: Vec<LaneTimes>,
+    /// With `--graph`: the graphs.
+    pub(crate) graphs: Option<Graphs>,
     /// Whether the host buffers are pinned.
     pub(crate) pinned: bool,
     /// From the first read to the results in host memory, without what the check took alongside.
@@ -74,11 +81,23 @@ pub(crate) struct Run {
     pub(crate) device_ms: f64,
 }
 
+/// The graphs of all lanes, which are alike.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Graphs {
+    /// How often the pipeline was captured: once a stream.
+    pub(crate) captures: u64,
+    /// Nodes of a graph.
+    pub(crate) nodes: u64,
+    /// Replays in all.
+    pub(crate) replays: u64,
+}
+
 /// A stream and what it works on.
 struct Lane {
     stream: Stream,
     host: PinnedBuffer,
     device: Buffer,
+    captured: Option<Captured>,
     times: LaneTimes,
     under_way: VecDeque<Lap>,
     spare: Vec<Lap>,
@@ -102,7 +121,7 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     /// Makes streams and buffers on the current device, which starts the runtime.
-    pub(crate) fn new(runtime: &Runtime, plan: Plan) -> Result<Self, Failure> {
+    pub(crate) fn new(runtime: &Runtime, plan: Plan, graph: bool) -> Result<Self, Failure> {
         let needed = plan.streams as u64 * plan.chunk as u64;
         let (free, _total) = runtime.get_memory_info(())?;
         if needed > free / 2 {
@@ -116,7 +135,7 @@ impl Pipeline {
             );
             return Err(Failure::new(Class::Device, message));
         }
-        let lanes = (0..plan.streams).map(|_| Lane::new(runtime, plan.chunk)).collect::<Result<Vec<_>, _>>()?;
+        let mut lanes = (0..plan.streams).map(|_| Lane::new(runtime, plan.chunk)).collect::<Result<Vec<_>, _>>()?;
         let size = RESULT * plan.streams as u64;
         let (counts, results) = (runtime.alloc(size)?, runtime.pinned(size as usize)?);
         let origin = timed(runtime)?;
@@ -129,7 +148,22 @@ impl Pipeline {
         for lane in others {
             lane.stream.wait_event(&origin)?;
         }
+        if graph {
+            for (at, lane) in lanes.iter_mut().enumerate() {
+                let at = at as u64 * RESULT;
+                let captured = Captured::new(runtime, &lane.stream, &lane.host, &lane.device, &counts, at)?;
+                lane.captured = Some(captured);
+            }
+        }
         Ok(Self { runtime: runtime.clone(), lanes, counts, results, origin })
+    }
+
+    /// Writes the first lane's graph in Graphviz' language.
+    pub(crate) fn dump(&self, path: &Path) -> Result<(), Failure> {
+        match self.lanes.iter().find_map(|lane| lane.captured.as_ref()) {
+            Some(captured) => captured.dump(path),
+            None => Ok(()),
+        }
     }
 
     /// Counts what `input` has. `alongside` counts the same bytes on this thread, if they can't be read again.
@@ -148,9 +182,8 @@ impl Pipeline {
             let at = turn % self.lanes.len();
             let lane = &mut self.lanes[at];
             let before = Instant::now();
-            let chunk = lane.host.as_mut_slice()?;
-            let ready = Instant::now();
-            let filled = input.read_chunk(chunk)?;
+            let (ready, filled) = lane.host.with_mut(|chunk| (Instant::now(), input.read_chunk(chunk)))?;
+            let filled = filled?;
             reading += ready.elapsed();
             waiting += ready - before;
             if filled == 0 {
@@ -160,7 +193,7 @@ impl Pipeline {
             lane.enqueue(&self.runtime, &self.counts, at, filled as u64)?;
             if let Some(counts) = alongside.as_deref_mut() {
                 let before = Instant::now();
-                counts.add(&lane.host.as_slice()?[..filled]);
+                lane.host.with(|chunk| counts.add(&chunk[..filled]))?;
                 checking += before.elapsed();
             }
             progress.at(input.position());
@@ -174,6 +207,7 @@ impl Pipeline {
         }
         Ok(Run {
             counts: Counts::sum(self.results.as_slice()?),
+            graphs: self.graphs()?,
             pinned: self.lanes.iter().all(|lane| lane.host.is_pinned()),
             time,
             reading,
@@ -181,6 +215,13 @@ impl Pipeline {
             device_ms: self.origin.elapsed_time(&end)?,
             lanes: self.lanes.iter().map(|lane| lane.times).collect(),
         })
+    }
+
+    fn graphs(&self) -> Result<Option<Graphs>, Failure> {
+        let captured: Vec<&Captured> = self.lanes.iter().filter_map(|lane| lane.captured.as_ref()).collect();
+        let Some(first) = captured.first() else { return Ok(None) };
+        let replays = captured.iter().map(|captured| captured.replays).sum();
+        Ok(Some(Graphs { captures: captured.len() as u64, nodes: first.nodes()? as u64, replays }))
     }
 
     /// Brings all counts back once all lanes are done. Returns the event of that moment.
@@ -202,7 +243,7 @@ impl Lane {
         let stream = runtime.stream(())?;
         let times = LaneTimes { stream_id: stream.stream_id(), ..LaneTimes::default() };
         let (host, device) = (runtime.pinned(chunk)?, runtime.alloc(chunk as u64)?);
-        Ok(Self { stream, host, device, times, under_way: VecDeque::new(), spare: Vec::new() })
+        Ok(Self { stream, host, device, captured: None, times, under_way: VecDeque::new(), spare: Vec::new() })
     }
 
     /// One chunk: copy, then count.
@@ -214,6 +255,15 @@ impl Lane {
         let (stream, chunk) = (&self.stream, self.device.slice(..len)?);
         let at = at as u64 * RESULT;
         lap.begun.record(Some(stream))?;
+        if let Some(captured) = self.captured.as_mut().filter(|_| len == self.device.len()) {
+            lap.copied.record(Some(stream))?;
+            captured.replay(stream)?;
+            lap.counted.record(Some(stream))?;
+            self.under_way.push_back(lap);
+            self.times.chunks += 1;
+            self.times.bytes += len;
+            return Ok(());
+        }
         stream.upload_pinned(&chunk, &self.host, 0)?;
         lap.copied.record(Some(stream))?;
         stream.histogram(&counts.slice(at..at + RESULT)?, &chunk)?;

@@ -2,7 +2,7 @@
 
 use super::check::{Counts, Pass};
 use super::memory::MemoryDocument;
-use super::pipeline::{LaneTimes, Plan, Run};
+use super::pipeline::{Graphs, LaneTimes, Plan, Run};
 use crate::layout::{bytes, item, percent, rate, table};
 use crate::output::one_line;
 use serde::Serialize;
@@ -31,10 +31,23 @@ pub(crate) struct Document<'a> {
     pass: PassDocument,
     /// The check.
     check: CheckDocument,
+    /// With `--graph`: the graphs, else null.
+    graph: Option<GraphDocument>,
     /// What each stream did.
     streams: Vec<StreamDocument>,
     /// What it took of memory.
     memory: MemoryDocument,
+}
+
+/// The graphs, one a stream, which are alike.
+#[derive(Serialize)]
+struct GraphDocument {
+    /// How often the pipeline was captured.
+    captures: u64,
+    /// Nodes of a graph.
+    nodes: u64,
+    /// Replays of all graphs.
+    replays: u64,
 }
 
 /// What was read.
@@ -112,9 +125,9 @@ struct StreamDocument {
     /// Bytes.
     bytes: u64,
     /// Copying to the device, from when the stream was ready for it: a wait for a copy engine, or on the host device for a
-    /// core, counts too.
+    /// core, counts too. 0 for turns in a graph, which are one operation.
     copy_ms: f64,
-    /// Counting.
+    /// Counting, or graphs.
     kernel_ms: f64,
     /// Without work: the host had not enqueued any.
     idle_ms: f64,
@@ -198,6 +211,7 @@ impl<'a> Told<'a> {
                 bytes_per_second: self.check.pass().map(|pass| per_second(pass.time)),
                 speedup: self.speedup(),
             },
+            graph: run.graphs.map(|Graphs { captures, nodes, replays }| GraphDocument { captures, nodes, replays }),
             streams: run.lanes.iter().map(|lane| stream(lane, run.device_ms)).collect(),
             memory: self.memory,
         }
@@ -225,6 +239,10 @@ impl<'a> Told<'a> {
                 of_host(run.waiting),
             ),
         );
+        if let Some(Graphs { captures, nodes, replays }) = run.graphs {
+            let once = if captures == 1 { "once".to_owned() } else { format!("once on each of {captures} streams") };
+            line("graph", &format!("{nodes} nodes, captured {once}, replayed {replays} times"));
+        }
         line("check", &self.checked());
         text.push('\n');
         text.push_str(&self.streams());
@@ -275,7 +293,8 @@ impl<'a> Told<'a> {
             });
             rows.push(row("all".to_owned(), &sum, whole * lanes.len() as f64));
         }
-        table(["stream", "chunks", "data", "copy+wait", "kernel", "idle", "busy"], &rows)
+        let kernel = if self.run.graphs.is_some() { "graph" } else { "kernel" };
+        table(["stream", "chunks", "data", "copy+wait", kernel, "idle", "busy"], &rows)
     }
 }
 
@@ -340,6 +359,7 @@ mod tests {
         let run = Run {
             counts,
             lanes: vec![lane(1), lane(2)],
+            graphs: None,
             pinned: true,
             time: Duration::from_millis(500),
             reading: Duration::from_millis(100),

@@ -62,6 +62,32 @@ fn streams_share_the_chunks_and_their_times_add_up() {
 }
 
 #[test]
+fn a_graph_is_captured_once_and_replayed_for_every_chunk() {
+    let file = TestFile::new("graph", &noise(1_000_003));
+    let expected = demo(&file, &[]);
+    assert!(expected["graph"].is_null());
+    for backend in ["host", "sim"] {
+        let document = demo(&file, &["--graph", "--backend", backend, "--streams", "3", "--chunk", "64KiB"]);
+        assert_eq!(document["check"]["ok"], true);
+        assert_eq!(document["top"], expected["top"]);
+        // The last chunk is shorter, and counted without a graph.
+        assert_eq!(document["graph"], serde_json::json!({"captures": 3, "nodes": 4, "replays": 15}), "{backend}");
+    }
+    let done = run(["demo", "--graph", "--backend", "host", "--streams", "1", file.name()]).good().narrow();
+    assert!(done.out.contains("4 nodes, captured once, replayed 3 times"), "{}", done.out);
+    // Halves of a byte: one node each is left.
+    let small = TestFile::new("graph-small", b"x");
+    assert_eq!(demo(&small, &["--graph"])["graph"]["nodes"], 2);
+
+    let dot = TestFile::new("graph.dot", b"");
+    run(["demo", "--graph", "--dot", dot.name(), "--backend", "host", file.name()]).good();
+    let text = std::fs::read_to_string(dot.name()).expect("a document");
+    assert!(text.starts_with("digraph") && text.contains("histogram") && text.contains("upload"), "{text}");
+    run(["demo", "--dot", dot.name(), file.name()]).bad(2, &["--graph"]);
+    run(["demo", "--graph", "--dot", "/no/such/folder/g.dot", file.name()]).bad(1, &["/no/such/folder/g.dot"]);
+}
+
+#[test]
 fn it_tells_what_it_took_of_memory() {
     let file = TestFile::new("memory", &noise(200_000));
     let document = demo(&file, &["--streams", "2", "--chunk", "64KiB", "--backend", "host"]);

@@ -35,6 +35,12 @@ fn bad_variables_are_told_and_fail() {
     assert_eq!(document["problems"].as_array().map(Vec::len), Some(2));
     assert_eq!(document["selection"]["variable"], "bogus");
     assert_eq!(document["selection"]["kind"], serde_json::Value::Null);
+
+    // Settings that the first start would refuse.
+    let settings = ("ANYACCEL_ALLOC_CONF", "max_split_size_mb:1");
+    let done = run_with(&[settings, ("ANYACCEL_BACKEND", "host")], &["doctor"]);
+    let done = done.bad(1, &["ANYACCEL_ALLOC_CONF", "'max_split_size_mb:1'"]).narrow();
+    assert!(done.out.contains("problem"), "{}", done.out);
 }
 
 #[test]

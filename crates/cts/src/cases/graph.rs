@@ -106,6 +106,9 @@ fn one_operation(env: &Env) -> Outcome {
     Ok(())
 }
 
+/// What a node does to the shadow.
+type Effect = Box<dyn Fn(&mut [u8])>;
+
 /// Lists whose nodes name what they depend on and no more, against a shadow that runs them in their order.
 fn random_lists(env: &Env) -> Outcome {
     const PARTS: u64 = 6;
@@ -119,7 +122,7 @@ fn random_lists(env: &Env) -> Outcome {
         let mut nodes: Vec<(Op, Vec<u32>)> = Vec::new();
         // Who wrote each part last, and who read it since.
         let mut last: Vec<(Option<u32>, Vec<u32>)> = vec![(None, Vec::new()); PARTS as usize];
-        let mut effects: Vec<Box<dyn Fn(&mut [u8])>> = Vec::new();
+        let mut effects: Vec<Effect> = Vec::new();
         for node in 0..random.within(1, 40) as u32 {
             let to = random.below(PARTS);
             let from = random.one_in(2).then(|| (to + 1 + random.below(PARTS - 1)) % PARTS);

@@ -155,6 +155,9 @@ fn frozen(script: &Script) -> Outcome {
         ("synchronize(0)", |runtime| runtime.synchronize(0)),
         ("empty_cache", |runtime| runtime.empty_cache()),
         ("empty_host_cache", |runtime| runtime.empty_host_cache()),
+        ("reset_peak_memory_stats", |runtime| runtime.reset_peak_memory_stats(())),
+        ("reset_accumulated_memory_stats", |runtime| runtime.reset_accumulated_memory_stats(())),
+        ("reset_peak_host_memory_stats", |runtime| runtime.reset_peak_host_memory_stats(())),
         ("lazy_call", |runtime| runtime.lazy_call(|_| Err(Error::NoAccelerator))),
         ("set_device_index(-1)", |runtime| runtime.set_device_index(-1)),
         ("device_index(None)", |runtime| runtime.device_index(None).map(drop)),
@@ -179,6 +182,10 @@ fn frozen(script: &Script) -> Outcome {
                 }
             }
             same("fork.no-ops", "pending calls", child.pending_calls(), 0)?;
+            let empty = child.memory_stats(())?.is_empty() && child.host_memory_stats(())?.is_empty();
+            same("fork.no-ops", "whether statistics are empty", empty, true)?;
+            let zero = (child.memory_reserved(())?, child.max_memory_allocated(())?);
+            same("fork.no-ops", "memory of the child", zero, (0, 0))?;
             for (name, call) in REFUSED {
                 let right = |error: &Error| {
                     matches!(error, Error::ForkedChild { kind, call, pid }
@@ -225,6 +232,18 @@ fn innocent(script: &Script) -> Outcome {
         ("device_index(None)", |runtime| runtime.device_index(None).map(drop)),
         ("synchronize", |runtime| runtime.synchronize(())),
         ("empty_cache", |runtime| runtime.empty_cache()),
+        ("memory_stats", |runtime| runtime.memory_stats(()).map(drop)),
+        ("memory_reserved", |runtime| runtime.memory_reserved(0).map(drop)),
+        ("host_memory_stats", |runtime| runtime.host_memory_stats(()).map(drop)),
+        ("memory_summary", |runtime| runtime.memory_summary((), true).map(drop)),
+        ("reset_peak_memory_stats", |runtime| runtime.reset_peak_memory_stats(())),
+        ("reset_accumulated_memory_stats", |runtime| runtime.reset_accumulated_memory_stats(0)),
+        ("set_memory_budget", |runtime| runtime.set_memory_budget(Some(1 << 27), 0)),
+        ("set_per_process_memory_fraction", |runtime| runtime.set_per_process_memory_fraction(0.9, ())),
+        ("attach_out_of_memory_observer", |runtime| {
+            runtime.attach_out_of_memory_observer(|_, _| ());
+            Ok(())
+        }),
         ("Event", |runtime| runtime.event(EventOptions::default())?.query().map(drop)),
         ("lazy_call", |runtime| runtime.lazy_call(|_| Ok(()))),
         ("backends", |_| asked(anyaccel::backends())),

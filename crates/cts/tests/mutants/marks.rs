@@ -17,9 +17,10 @@ mutants! {
     completed_is_too_high: CompletedTooHigh on host => "marks.not-early", "marks.end-behind-work";
     completed_runs_ahead: CompletedRunsAhead on host => "marks.at-most-given";
     completed_falls: CompletedFalls on host => "marks.never-fall";
-    completed_stays_behind: CompletedStuck on host => "marks.reached-in-the-end", "marks.not-early/each";
+    completed_stays_behind: CompletedStuck on host
+        => "marks.reached-in-the-end", "marks.not-early/each", "reuse.each-stream-is-waited-for";
     completed_blocks: CompletedBlocks on host => "marks.not-early";
-    completed_counts_all_streams: CompletedOfAll on host => "marks.per-stream";
+    completed_counts_all_streams: CompletedOfAll on host => "marks.per-stream", "reuse.each-stream-is-waited-for";
     nothing_goes_on_by_itself: NoProgress on host => "progress.after-mark", "progress.after-host-call";
     time_stands_still: Constant on host => "time.work-takes-time", "time.across-streams";
     time_runs_back: Reversed on host => "time.work-takes-time", "time.at-its-turn";

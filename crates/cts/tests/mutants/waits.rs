@@ -17,7 +17,8 @@ mutants! {
     a_wait_is_for_everything: WaitForEverything on host => "order.wait-only-up-to-the-mark";
     a_wait_counts_only_once: OnlyTheFirstWait on host => "order.wait-for-several";
     enqueueing_blocks: BoundedQueue on host => "order.enqueueing-never-waits";
-    wait_host_returns_early: EarlyReturn on host => "wait_host.deadline/auto", "wait_host.ended-means-done/block";
+    wait_host_returns_early: EarlyReturn on host
+        => "wait_host.deadline/auto", "wait_host.ended-means-done/block", "reuse.pending-block-is-waited-for";
     wait_host_times_out_early: EarlyTimeout on host => "wait_host.deadline/auto";
     wait_host_times_out_late: LateTimeout on host => "wait_host.deadline/auto";
     now_covers_too_little: NowIsTheLastMark on host => "wait_host.now-covers-everything";

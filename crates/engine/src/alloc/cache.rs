@@ -1,8 +1,10 @@
 //! The cache of one device: what its users call.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyaccel_kit::Mutex;
 
 use super::heap::Heap;
 use super::miss::Request;
@@ -16,7 +18,7 @@ use super::slots::{DENSE, bit};
 use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
 
-pub(super) type Guard<'a> = MutexGuard<'a, Heap>;
+pub(super) type Guard<'a> = anyaccel_kit::Guard<'a, Heap>;
 
 /// Why a block could not be given back or found. Nothing changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +102,7 @@ impl DeviceCache {
     /// A panic under the lock would be a bug of this module, and no reason to take the process down with it.
     #[inline(always)]
     pub(super) fn lock(&self) -> Guard<'_> {
-        self.heap.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heap.lock()
     }
 
     /// Calls the device without the lock.
@@ -225,7 +227,7 @@ impl DeviceCache {
 
     /// Gives a block back from inside a host function, where streams may not be touched: the next allocation or trim does it.
     pub fn free_later(&self, handle: Handle, uses: Uses) {
-        self.side.lock().unwrap_or_else(PoisonError::into_inner).push((handle, uses));
+        self.side.lock().push((handle, uses));
         self.side_full.store(true, Ordering::Release);
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::arena::{Life, NIL};
 use super::cache::DeviceCache;
@@ -292,12 +292,12 @@ impl DeviceCache {
     /// Tells `observer` of every request that fails for lack of memory, before the caller gets the error. It runs on the
     /// failing thread, without locks; it may use the cache. If it panics, the panic ends there.
     pub fn observe_out_of_memory(&self, observer: impl Fn(&OutOfMemory) + Send + Sync + 'static) {
-        self.observers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(observer));
+        self.observers.lock().push(Arc::new(observer));
     }
 
     pub(super) fn tell_observers(&self, mut report: OutOfMemory) -> Box<OutOfMemory> {
         report.free = self.ports.segments.memory().free;
-        let observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let observers = self.observers.lock().clone();
         for observer in observers {
             let _ = catch_unwind(AssertUnwindSafe(|| observer(&report)));
         }

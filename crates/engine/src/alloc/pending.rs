@@ -5,7 +5,6 @@
 //! stream ends all entries up to there. Queues are looked at by an allocation before its search and by a trim, never
 //! while a capture is under way.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use super::arena::Life;
@@ -214,7 +213,7 @@ impl DeviceCache {
         if !self.side_full.load(Ordering::Acquire) || !self.side_full.swap(false, Ordering::AcqRel) {
             return;
         }
-        let left = std::mem::take(&mut *self.side.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = std::mem::take(&mut *self.side.lock());
         for (handle, uses) in left {
             // A stale handle here is a double free by the host function, of which nobody is left to be told.
             let _ = self.free_used(handle, uses);

@@ -99,7 +99,11 @@ impl fmt::Display for SettingsError {
             Some(variable) => write!(f, "allocator settings in {variable}: ")?,
             None => f.write_str("allocator settings: ")?,
         }
-        write!(f, "{}:{}: {}; the settings in force stay as they were", self.key, self.value, self.reason)
+        match (self.key.as_str(), self.value.as_str()) {
+            (key, "") => write!(f, "'{key}'")?,
+            (key, value) => write!(f, "'{key}:{value}'")?,
+        }
+        write!(f, ": {}; the settings in force stay as they were", self.reason)
     }
 }
 

@@ -6,8 +6,9 @@ use super::cache::DeviceCache;
 use super::oom::human;
 use super::stats::{PoolStat, Stat};
 
-const WIDTH: usize = 24;
-const CELL: usize = 13;
+// 80 columns in all.
+const WIDTH: usize = 20;
+const CELL: usize = 11;
 
 fn row(out: &mut String, name: &str, stat: &Stat, bytes: bool) {
     let cell = |n: u64| if bytes { human(n) } else { n.to_string() };
@@ -36,15 +37,15 @@ impl DeviceCache {
         let free = memory.free.map_or(String::from("free: unknown"), |n| format!("{} free", human(n)));
         let wide = WIDTH + 4 * (CELL + 3);
         let _ = writeln!(out, "| {:<wide$} |", format!("{head}, {free}"));
-        let line = format!(
-            "out of memory: {}   retries: {}   rejections: {}   device allocations: {}, frees: {}",
-            stats.num_ooms,
-            stats.num_alloc_retries,
-            stats.num_oom_rejections,
-            stats.num_device_alloc,
-            stats.num_device_free
-        );
-        let _ = writeln!(out, "| {line:<wide$} |");
+        for line in [
+            format!(
+                "out of memory: {}   retries: {}   rejections: {}",
+                stats.num_ooms, stats.num_alloc_retries, stats.num_oom_rejections
+            ),
+            format!("calls to the device: {} to take, {} to give back", stats.num_device_alloc, stats.num_device_free),
+        ] {
+            let _ = writeln!(out, "| {line:<wide$} |");
+        }
         rule(&mut out);
         let _ = writeln!(
             out,
@@ -76,7 +77,7 @@ impl DeviceCache {
             row(&mut out, "oversize segments", &stats.oversize_segments, false);
         }
         for (id, stat) in &stats.reserved_bytes_by_private_pools {
-            row(&mut out, &format!("reserved by pool {id}"), &stat.all, true);
+            row(&mut out, &format!("reserved, pool {id}"), &stat.all, true);
         }
         if abbreviated || stats.max_split_size >= 0 || !stats.reserved_bytes_by_private_pools.is_empty() {
             rule(&mut out);

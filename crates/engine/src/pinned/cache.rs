@@ -1,8 +1,9 @@
 //! The pinned cache: what its users call.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+use anyaccel_kit::Mutex;
 
 use super::oom::HostAllocError;
 use super::policy::{HostPolicy, MAX_HOST_REQUEST, Placement};
@@ -12,7 +13,7 @@ use super::stats::HostStats;
 use super::{HostAllocation, HostHandle, HostUseError};
 use crate::alloc::PortError;
 
-pub(super) type Guard<'a> = MutexGuard<'a, State>;
+pub(super) type Guard<'a> = anyaccel_kit::Guard<'a, State>;
 
 /// The cache of pinned host memory.
 ///
@@ -40,7 +41,7 @@ impl HostCache {
     /// A panic under the lock would be a bug of this module, and no reason to take the process down with it.
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Takes `size` bytes of pinned memory. `None` for 0 bytes: nothing is counted. A hit calls no port.

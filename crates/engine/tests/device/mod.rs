@@ -2,13 +2,14 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyaccel_engine::alloc::{
     AllocError, Allocation, Departures, DeviceCache, DeviceMemory, Marks, OutOfMemory, PortError, Ports, RawSegment,
     Segments, Settings, Virtual,
 };
+use anyaccel_kit::{Guard, Mutex};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -56,8 +57,8 @@ impl TestDevice {
         Arc::new(TestDevice { total, state: Mutex::new(state), fail_at: AtomicU64::new(0), count: AtomicU64::new(0) })
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn state(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 
     pub fn ports(self: &Arc<Self>) -> Ports {
@@ -105,7 +106,7 @@ impl TestDevice {
     }
 
     /// Notes a call; `Err` if it is the one that is to fail.
-    fn call(&self, which: Call) -> Result<MutexGuard<'_, State>, PortError> {
+    fn call(&self, which: Call) -> Result<Guard<'_, State>, PortError> {
         let mut state = self.state();
         state.calls.push(which);
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,10 +1,11 @@
 //! A port that pins nothing: addresses, bytes and streams as plain data.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use anyaccel_engine::alloc::{Marks, PortError};
 use anyaccel_engine::pinned::{HostAllocation, HostCache, HostPolicy, HostPorts, HostSegments, RawHost};
+use anyaccel_kit::{Guard, Mutex};
 
 pub(crate) const KIB: u64 = 1 << 10;
 pub(crate) const MIB: u64 = 1 << 20;
@@ -73,8 +74,8 @@ impl Fake {
         cache
     }
 
-    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn inner(&self) -> Guard<'_, Inner> {
+        self.inner.lock()
     }
 
     pub(crate) fn held(&self) -> u64 {
@@ -111,7 +112,7 @@ impl Fake {
         streams.into_iter().for_each(|stream| self.run(stream, u64::MAX));
     }
 
-    fn call(&self, name: &'static str, argument: u64) -> Result<MutexGuard<'_, Inner>, PortError> {
+    fn call(&self, name: &'static str, argument: u64) -> Result<Guard<'_, Inner>, PortError> {
         if let Some(cache) = self.watched.get().and_then(Weak::upgrade) {
             cache.stats();
         }

@@ -1,9 +1,10 @@
 //! Several threads in one cache.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use anyaccel_engine::pinned::{HostAllocation, HostPolicy};
+use anyaccel_kit::Mutex;
 
 use crate::fake::{Fake, KIB, MIB};
 
@@ -35,7 +36,7 @@ fn no_memory_has_two_owners() {
                             let size = (KIB << (random(&mut seed) % 13)) - random(&mut seed) % 500;
                             let Ok(block) = cache.alloc(size) else { continue };
                             let block = block.unwrap();
-                            let mut owned = owned.lock().unwrap();
+                            let mut owned = owned.lock();
                             let below = owned.range(..block.addr + block.size).next_back();
                             assert!(below.is_none_or(|(addr, size)| addr + size <= block.addr), "{block:?} is taken");
                             owned.insert(block.addr, block.size);
@@ -58,7 +59,7 @@ fn no_memory_has_two_owners() {
                         11 => fake.run(stream, u64::MAX),
                         _ if !live.is_empty() => {
                             let block = live.swap_remove(random(&mut seed) as usize % live.len());
-                            owned.lock().unwrap().remove(&block.addr);
+                            owned.lock().remove(&block.addr);
                             match r % 3 {
                                 0 => cache.free(block.handle),
                                 1 => cache.free_used(block.handle, &[stream, (stream + 1) % 5]),
@@ -71,7 +72,7 @@ fn no_memory_has_two_owners() {
                     }
                 }
                 for block in live {
-                    owned.lock().unwrap().remove(&block.addr);
+                    owned.lock().remove(&block.addr);
                     cache.free(block.handle).unwrap();
                 }
             });

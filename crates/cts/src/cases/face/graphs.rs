@@ -20,7 +20,11 @@ pub(super) const CASES: &[Case] = &[
     Case::face("graphs.calls-out-of-place", &["graph.begin", "graph.end", "graph.reset"], out_of_place),
     Case::face("graphs.forbidden-waits", &["graph.forbidden"], forbidden_waits),
     Case::face("graphs.failed-capture", &["scenario.4", "graph.forbidden"], failed_capture),
-    Case::face("graphs.out-of-memory", &["scenario.5", "graph.out-of-memory"], out_of_memory),
+    Case::face(
+        "graphs.out-of-memory",
+        &["scenario.5", "graph.out-of-memory", "memory.trims-in-capture"],
+        out_of_memory,
+    ),
     Case::face("graphs.memory", &["graph.pool"], memory),
     Case::face("graphs.replay-elsewhere", &["graph.replay"], replay_elsewhere),
 ];
@@ -384,6 +388,11 @@ fn out_of_memory(env: &Env) -> Outcome {
     let told = runtime.alloc(80 * MIB).map(drop);
     errs("scenario.5", "80 MiB inside", "OutOfMemory", told, |e| matches!(e, Error::OutOfMemory { .. }))?;
     same("scenario.5", "bytes reserved after it", runtime.memory_reserved(())?, reserved)?;
+    drop(runtime.alloc(1 << 20)?);
+    let reserved = runtime.memory_reserved(())?;
+    runtime.empty_cache()?;
+    runtime.empty_host_cache()?;
+    same("memory.trims-in-capture", "bytes reserved after a trim", runtime.memory_reserved(())?, reserved)?;
     same("scenario.5", "whether the stream is capturing", stream.is_capturing()?, true)?;
     let small = runtime.alloc(1 << 10)?;
     stream.fill(&small.all(), &[5])?;

@@ -11,7 +11,10 @@ mod functions;
 mod graphs;
 mod guards;
 mod life;
+mod limits;
+mod memory;
 mod random;
+mod reuse;
 mod starting;
 mod streams;
 
@@ -34,6 +37,9 @@ pub(super) const TABLE: &[&[Case]] = &[
     streams::CASES,
     events::CASES,
     copies::CASES,
+    memory::CASES,
+    limits::CASES,
+    reuse::CASES,
     functions::CASES,
     graphs::CASES,
     deferred::CASES,
