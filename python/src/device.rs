@@ -4,6 +4,7 @@ use crate::error::{OrRaise, raise, type_name};
 use anyaccel::{Device, DeviceArg, Error, Kind, Runtime};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyInt, PyString, PyTuple};
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -84,7 +85,7 @@ impl Arg {
             return Ok(Some(DeviceArg::Index(saturated(object)?)));
         }
         if let Ok(device) = object.cast::<PyDevice>() {
-            return Ok(Some(DeviceArg::Device(device.get().0)));
+            return Ok(Some(arg(device.get().0)));
         }
         if let Ok(text) = object.cast::<PyString>() {
             let device: Device = text.to_cow()?.parse().or_raise()?;
@@ -132,6 +133,23 @@ pub(crate) fn named(arg: DeviceArg<'_>) -> PyResult<Option<Device>> {
             Ok(Some(Device::new(kind, Some(ordinal))))
         }
     }
+}
+
+/// A device as an argument, by its index where that is the same: which is resolved fastest.
+#[inline]
+pub(crate) fn arg(device: Device) -> DeviceArg<'static> {
+    let runtime = Runtime::global();
+    match device.index() {
+        Some(index) if runtime.is_started() && runtime.kind() == Some(device.kind()) => DeviceArg::Index(index.into()),
+        _ => DeviceArg::Device(device),
+    }
+}
+
+/// The object of a kind without an index; the first one is kept.
+pub(crate) fn of_kind(py: Python<'_>, device: Device) -> PyResult<Py<PyDevice>> {
+    static FIRST: PyOnceLock<Py<PyDevice>> = PyOnceLock::new();
+    let known = FIRST.get_or_try_init(py, || Py::new(py, PyDevice(device)))?;
+    if known.get().0 == device { Ok(known.clone_ref(py)) } else { Py::new(py, PyDevice(device)) }
 }
 
 /// Where a new tensor goes that names no device.

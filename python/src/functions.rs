@@ -1,6 +1,6 @@
 //! The functions of `anyaccel.accelerator` on devices and streams.
 
-use crate::device::{Arg, PyDevice, index_of};
+use crate::device::{Arg, PyDevice, index_of, of_kind};
 use crate::dtype;
 use crate::error::{OrRaise, raise, type_name};
 use crate::gate::{self, detach};
@@ -31,8 +31,8 @@ pub(crate) fn device_count() -> u32 {
 /// device(type='host')
 #[pyfunction]
 #[pyo3(signature = (check_available=false))]
-pub(crate) fn current_accelerator(check_available: bool) -> Option<PyDevice> {
-    Runtime::global().current_accelerator(check_available).map(PyDevice)
+pub(crate) fn current_accelerator(py: Python<'_>, check_available: bool) -> PyResult<Option<Py<PyDevice>>> {
+    Runtime::global().current_accelerator(check_available).map(|device| of_kind(py, device)).transpose()
 }
 
 /// This thread's current device; 0 if it never chose one. Starts nothing.

@@ -6,30 +6,48 @@ use crate::gate::{self, detach};
 use crate::scope::{self, Scope};
 use anyaccel::{Device, MemPool, OutOfMemory, Runtime};
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The keys of the statistics as Python strings, made once.
-static KEYS: PyOnceLock<HashMap<&'static str, Py<PyString>>> = PyOnceLock::new();
+/// An OrderedDict with the keys of one kind of statistics, made once: a copy with other values is much cheaper than a new
+/// one.
+struct Template {
+    keys: Vec<Py<PyString>>,
+    dict: Py<PyAny>,
+}
 
-/// An OrderedDict of flat statistics.
-fn ordered<'py>(py: Python<'py>, flat: &[(&'static str, i64)]) -> PyResult<Bound<'py, PyAny>> {
+static DEVICE: PyOnceLock<Template> = PyOnceLock::new();
+static HOST: PyOnceLock<Template> = PyOnceLock::new();
+
+/// An OrderedDict of flat statistics, whose keys are those of the template or none.
+fn ordered<'py>(
+    py: Python<'py>,
+    template: &PyOnceLock<Template>,
+    flat: &[(&'static str, i64)],
+) -> PyResult<Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let keys = KEYS.get_or_init(py, || {
-        let stats = anyaccel_engine::alloc::FLAT_KEYS.iter().copied();
-        stats.map(|key| (key, PyString::intern(py, key).unbind())).collect()
-    });
-    let plain = PyDict::new(py);
-    for &(key, value) in flat {
-        match keys.get(key) {
-            Some(key) => plain.set_item(key, value)?,
-            None => plain.set_item(key, value)?,
-        }
+    let class = CLASS.import(py, "collections", "OrderedDict")?;
+    if flat.is_empty() {
+        return class.call0();
     }
-    CLASS.import(py, "collections", "OrderedDict")?.call1((plain,))
+    let template = template.get_or_try_init(py, || {
+        let keys: Vec<_> = flat.iter().map(|(key, _)| PyString::intern(py, key).unbind()).collect();
+        let dict = class.call0()?;
+        for key in &keys {
+            dict.set_item(key, 0)?;
+        }
+        PyResult::Ok(Template { keys, dict: dict.unbind() })
+    })?;
+    let copy = template.dict.bind(py).call_method0(intern!(py, "copy"))?;
+    // The keys are there already: a plain dict's assignment changes their values and nothing else.
+    let plain = copy.cast::<PyDict>()?;
+    for (key, (_, value)) in template.keys.iter().zip(flat) {
+        plain.set_item(key, value)?;
+    }
+    Ok(copy)
 }
 
 /// (free, total) bytes of a device, all processes together.
@@ -48,7 +66,7 @@ pub(crate) fn get_memory_info(py: Python<'_>, device_index: Arg) -> PyResult<(u6
 #[pyfunction]
 #[pyo3(signature = (device_index=Arg::CURRENT, /), text_signature = "(device_index=None, /)")]
 pub(crate) fn memory_stats<'py>(py: Python<'py>, device_index: Arg) -> PyResult<Bound<'py, PyAny>> {
-    ordered(py, &Runtime::global().memory_stats(device_index.0).or_raise()?.flat())
+    ordered(py, &DEVICE, &Runtime::global().memory_stats(device_index.0).or_raise()?.flat())
 }
 
 /// The counters of a device's pinned host memory; empty while nothing has started.
@@ -56,7 +74,7 @@ pub(crate) fn memory_stats<'py>(py: Python<'py>, device_index: Arg) -> PyResult<
 #[pyo3(signature = (device_index=Arg::CURRENT, /), text_signature = "(device_index=None, /)")]
 pub(crate) fn host_memory_stats<'py>(py: Python<'py>, device_index: Arg) -> PyResult<Bound<'py, PyAny>> {
     let stats = detach(py, || Runtime::global().host_memory_stats(device_index.0)).or_raise()?;
-    ordered(py, &stats.flat())
+    ordered(py, &HOST, &stats.flat())
 }
 
 macro_rules! statistics {

@@ -2,6 +2,7 @@
 
 use super::storage::{Storage, download};
 use super::{Tensor, values};
+use crate::device::arg;
 use crate::error::OrRaise;
 use crate::gate::{self, detach};
 use anyaccel::{Buffer, DType, Device, PinnedBuffer, Runtime, Stream};
@@ -81,6 +82,10 @@ fn pinned_upload(stream: &Stream, to: &Buffer, from: &PinnedBuffer) -> anyaccel:
 
 /// The current stream of a device.
 pub(super) fn current(py: Python<'_>, device: Device) -> PyResult<Stream> {
+    let runtime = Runtime::global();
+    if runtime.is_started() {
+        return runtime.current_stream(arg(device)).or_raise();
+    }
     detach(py, || Runtime::global().current_stream(device)).or_raise()
 }
 

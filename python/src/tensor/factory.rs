@@ -5,9 +5,9 @@ use crate::device::{Arg, default_device, named};
 use crate::dtype::PyDType;
 use crate::error::type_name;
 use anyaccel::{DType, Device, DeviceArg};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyComplex, PyFloat, PyList, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyDict, PyDictMethods, PyFloat, PyList, PyTuple};
 
 /// Where a tensor is to go.
 fn place(device: DeviceArg<'static>) -> PyResult<Device> {
@@ -140,19 +140,19 @@ fn flatten<'py>(
 ) -> PyResult<()> {
     if !data.is_instance_of::<PyList>() && !data.is_instance_of::<PyTuple>() {
         if depth != shape.len() {
-            return Err(pyo3::exceptions::PyValueError::new_err("nested lists of different depths"));
+            return Err(PyValueError::new_err("nested lists of different depths"));
         }
         items.push(data.clone());
         return Ok(());
     }
     if depth > 64 {
-        return Err(pyo3::exceptions::PyValueError::new_err("lists nested deeper than 64"));
+        return Err(PyValueError::new_err("lists nested deeper than 64"));
     }
     let len = data.len()? as u64;
     match shape.get(depth) {
         None if items.is_empty() => shape.push(len),
         Some(&known) if known == len => {}
-        _ => return Err(pyo3::exceptions::PyValueError::new_err("nested lists of different lengths")),
+        _ => return Err(PyValueError::new_err("nested lists of different lengths")),
     }
     for item in data.try_iter()? {
         flatten(&item?, depth + 1, shape, items)?;
@@ -168,7 +168,7 @@ fn inferred(items: &[Bound<'_, PyAny>]) -> DType {
         DType::F32
     } else if any(|item| item.is_instance_of::<PyComplex>()) {
         DType::C64
-    } else if items.iter().all(|item| item.is_instance_of::<pyo3::types::PyBool>()) {
+    } else if items.iter().all(|item| item.is_instance_of::<PyBool>()) {
         DType::Bool
     } else {
         DType::I64
@@ -245,11 +245,11 @@ pub(super) struct Target {
 }
 
 /// Reads `to(device, dtype, non_blocking, copy)`, `to(dtype, ...)`, `to(other, ...)`.
-pub(super) fn target(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, pyo3::types::PyDict>>) -> PyResult<Target> {
+pub(super) fn target(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Target> {
     let mut target = Target { device: None, dtype: None, non_blocking: false, copy: false };
     let mut flags = 0;
     for arg in args.iter() {
-        if let Ok(flag) = arg.cast::<pyo3::types::PyBool>() {
+        if let Ok(flag) = arg.cast::<PyBool>() {
             match flags {
                 0 => target.non_blocking = flag.is_true(),
                 1 => target.copy = flag.is_true(),
@@ -265,7 +265,7 @@ pub(super) fn target(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, pyo3::
             target.device = named(arg.extract::<Arg>()?.0)?;
         }
     }
-    for (key, value) in kwargs.into_iter().flat_map(|kwargs| pyo3::types::PyDictMethods::iter(kwargs)) {
+    for (key, value) in kwargs.into_iter().flat_map(PyDictMethods::iter) {
         let key: String = key.extract()?;
         match key.as_str() {
             "device" => target.device = named(value.extract::<Arg>()?.0)?,

@@ -424,14 +424,14 @@ impl Tensor {
     }
 
     /// Fills it with uniform numbers from `from` on and below `to`.
-    #[pyo3(signature = (r#from=0.0, to=1.0, *, generator=None), text_signature = "($self, from=0.0, to=1.0, *, generator=None)")]
+    #[pyo3(signature = (from=0.0, to=1.0, *, generator=None), text_signature = "($self, from=0.0, to=1.0, *, generator=None)")]
     fn uniform_<'py>(
         slf: Bound<'py, Self>,
-        r#from: f64,
+        from: f64,
         to: f64,
         generator: Option<&Bound<'py, PyGenerator>>,
     ) -> PyResult<Bound<'py, Self>> {
-        Self::fill(slf, Distribution::Uniform { from: r#from, to }, generator)
+        Self::fill(slf, Distribution::Uniform { from, to }, generator)
     }
 
     /// Fills it with normal numbers.
@@ -487,14 +487,14 @@ impl Tensor {
     }
 
     /// Fills it with integers from `from` on and below `to`: `random_()`, `random_(to)`, `random_(from, to)`.
-    #[pyo3(signature = (r#from=None, to=None, *, generator=None), text_signature = "($self, from=None, to=None, *, generator=None)")]
+    #[pyo3(signature = (from=None, to=None, *, generator=None), text_signature = "($self, from=None, to=None, *, generator=None)")]
     fn random_<'py>(
         slf: Bound<'py, Self>,
-        r#from: Option<i128>,
+        from: Option<i128>,
         to: Option<i128>,
         generator: Option<&Bound<'py, PyGenerator>>,
     ) -> PyResult<Bound<'py, Self>> {
-        let distribution = match (r#from, to) {
+        let distribution = match (from, to) {
             (None, None) => Distribution::WholeNumbers,
             (Some(to), None) | (None, Some(to)) => Distribution::Integers { from: 0, to },
             (Some(from), Some(to)) => Distribution::Integers { from, to },

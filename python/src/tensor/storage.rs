@@ -5,6 +5,7 @@
 //! it is until the last owner is gone. Pinned memory is behind a lock, and a view waits for copies in flight. Device memory
 //! is the runtime's.
 
+use crate::device::arg;
 use crate::error::{OrRaise, OutOfMemoryError, raise};
 use crate::gate::{self, detach};
 use anyaccel::{Buffer, Device, Error, Kind, PinnedBuffer, Runtime};
@@ -156,7 +157,7 @@ impl Storage {
             if pin {
                 return Err(PyRuntimeError::new_err("Only dense CPU tensors can be pinned"));
             }
-            return detach(py, || Runtime::global().alloc_on(device, len)).map(Self::Device).or_raise();
+            return detach(py, || Runtime::global().alloc_on(arg(device), len)).map(Self::Device).or_raise();
         }
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if pin {
@@ -206,7 +207,7 @@ impl Storage {
 
 /// Copies device memory to the host, in the order of the current stream of its device. Ctrl-C ends the wait.
 pub(super) fn download(py: Python<'_>, buffer: &Buffer, bytes: &mut [u8]) -> PyResult<()> {
-    let stream = detach(py, || Runtime::global().current_stream(buffer.device())).or_raise()?;
+    let stream = detach(py, || Runtime::global().current_stream(arg(buffer.device()))).or_raise()?;
     gate::wait(py, |slice| stream.synchronize_for(slice))?;
     detach(py, || stream.download(bytes, &buffer.all())).or_raise()
 }
