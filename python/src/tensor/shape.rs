@@ -47,11 +47,11 @@ pub(super) fn strides(shape: &[u64]) -> Vec<i64> {
 
 /// A shape of as many elements, from a size that may leave one extent open as -1.
 pub(super) fn reshaped(size: &Bound<'_, PyTuple>, count: u64) -> PyResult<Vec<u64>> {
-    let items: Vec<Bound<'_, PyAny>> = match size.len() {
-        1 => match size.get_item(0)?.try_iter() {
-            Ok(items) => items.collect::<PyResult<_>>()?,
-            Err(_) => vec![size.get_item(0)?],
-        },
+    let only = if size.len() == 1 { Some(size.get_item(0)?) } else { None };
+    let items: Vec<Bound<'_, PyAny>> = match &only {
+        Some(only) if only.is_instance_of::<PyTuple>() || only.is_instance_of::<PyList>() => {
+            only.try_iter()?.collect::<PyResult<_>>()?
+        }
         _ => size.iter().collect(),
     };
     let mut open = None;
