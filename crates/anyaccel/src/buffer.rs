@@ -266,7 +266,11 @@ struct Flights {
     graphs: Vec<(Arc<Replays>, bool)>,
 }
 
-fn note(flights: &mut Vec<(LaneRef, u64)>, lane: &LaneRef, mark: u64) {
+/// Stands for the mark of a copy that got none: all of the lane is waited for.
+const UNMARKED: u64 = u64::MAX;
+
+fn note(flights: &mut Vec<(LaneRef, u64)>, lane: &LaneRef, mark: Option<u64>) {
+    let mark = mark.unwrap_or(UNMARKED);
     match flights.iter_mut().find(|(known, _)| known.raw == lane.raw) {
         Some((_, last)) => *last = mark,
         None => flights.push((lane.clone(), mark)),
@@ -472,7 +476,8 @@ impl PinnedBuffer {
         }
         self.runtime.check_handle(call, "pinned buffer")?;
         for (lane, mark) in &waits {
-            match block.port.wait_host(call, lane, Until::Mark(*mark), None, WaitMode::Auto) {
+            let until = if *mark == UNMARKED { Until::Now } else { Until::Mark(*mark) };
+            match block.port.wait_host(call, lane, until, None, WaitMode::Auto) {
                 // A lost device has let go of all memory (H20).
                 Ok(_) | Err(Error::DeviceLost { .. }) => {}
                 Err(error) => return Err(error),
@@ -493,11 +498,11 @@ impl PinnedBuffer {
         self.block.as_ref()
     }
 
-    pub(crate) fn note_read(&self, lane: &LaneRef, mark: u64) {
+    pub(crate) fn note_read(&self, lane: &LaneRef, mark: Option<u64>) {
         note(&mut self.flights.lock().unwrap_or_else(PoisonError::into_inner).reads, lane, mark);
     }
 
-    pub(crate) fn note_write(&mut self, lane: &LaneRef, mark: u64) {
+    pub(crate) fn note_write(&mut self, lane: &LaneRef, mark: Option<u64>) {
         note(&mut self.flights.get_mut().unwrap_or_else(PoisonError::into_inner).writes, lane, mark);
     }
 

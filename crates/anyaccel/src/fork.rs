@@ -9,7 +9,8 @@
 //!   handler before the fork, since it would have to take locks.
 //! - `TOUCHED` lists which kinds were started, by which call, in which process. An entry is pushed *before* the first
 //!   driver call, so a fork in the middle of a start is seen as well, and withdrawn if the start leaves no trace.
-//! - At exit `EPOCH` becomes `EXITING`, which no birth epoch equals: nothing calls a driver any more.
+//! - At exit `EPOCH` becomes `EXITING`, which no birth epoch equals ([`birth`]): nothing calls a driver any more. That stays
+//!   so in a child that is forked then: it is exiting as well.
 //! - A child made by a raw `clone` runs no handler, so slow paths also compare the pid ([`notice`]).
 
 use anyaccel_hal::Kind;
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The epoch of a process that is exiting.
 const EXITING: u64 = u64::MAX;
+/// The birth epoch of what is made while the process is exiting: no generation has it.
+const NEVER: u64 = 0;
 
 static EPOCH: AtomicU64 = AtomicU64::new(1);
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -29,13 +32,15 @@ pub(crate) static ROOT: AtomicPtr<crate::runtime::Core> = AtomicPtr::new(ptr::nu
 /// The last process-wide runtime of an earlier generation, never freed; of it only atomics may be read.
 pub(crate) static PARENT: AtomicPtr<crate::runtime::Core> = AtomicPtr::new(ptr::null_mut());
 
-/// One start of a kind. Entries are leaked: a child reads them without any lock.
+/// The starts of a kind by one call in one generation. Entries are leaked: a child reads them without any lock. So they are
+/// used again: there are no more than calls, however often runtimes start.
 struct Touch {
     kind: Kind,
     call: &'static str,
     pid: u32,
     epoch: u64,
-    withdrawn: AtomicBool,
+    /// Starts that were not withdrawn.
+    starts: AtomicU64,
     next: *const Touch,
 }
 
@@ -43,6 +48,14 @@ struct Touch {
 #[inline]
 pub(crate) fn epoch() -> u64 {
     EPOCH.load(Ordering::Relaxed)
+}
+
+/// The generation of a runtime that is made now.
+pub(crate) fn birth() -> u64 {
+    match epoch() {
+        EXITING => NEVER,
+        now => now,
+    }
 }
 
 /// Whether the process is exiting.
@@ -59,8 +72,11 @@ extern "C" fn at_exit() {
 }
 
 fn enter_generation() {
-    EPOCH.fetch_add(1, Ordering::Relaxed);
     PID.store(pid(), Ordering::Relaxed);
+    if exiting() {
+        return;
+    }
+    EPOCH.fetch_add(1, Ordering::Relaxed);
     let root = ROOT.swap(ptr::null_mut(), Ordering::AcqRel);
     if !root.is_null() {
         PARENT.store(root, Ordering::Release);
@@ -109,20 +125,19 @@ pub(crate) struct Started(&'static Touch);
 impl Started {
     /// Takes the entry back: nothing native was left behind.
     pub(crate) fn withdraw(self) {
-        self.0.withdrawn.store(true, Ordering::Release);
+        self.0.starts.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// Notes that `call` starts `kind` now. Before the first driver call.
 pub(crate) fn touch(kind: Kind, call: &'static str) -> Started {
-    let entry = Box::leak(Box::new(Touch {
-        kind,
-        call,
-        pid: pid(),
-        epoch: epoch(),
-        withdrawn: AtomicBool::new(false),
-        next: ptr::null(),
-    }));
+    let now = epoch();
+    if let Some(entry) = touched().find(|entry| entry.kind == kind && entry.epoch == now && entry.call == call) {
+        entry.starts.fetch_add(1, Ordering::AcqRel);
+        return Started(entry);
+    }
+    let entry =
+        Box::leak(Box::new(Touch { kind, call, pid: pid(), epoch: now, starts: AtomicU64::new(1), next: ptr::null() }));
     let raw: *mut Touch = entry;
     let mut head = TOUCHED.load(Ordering::Acquire);
     loop {
@@ -146,17 +161,17 @@ pub(crate) struct Culprit {
 /// The first call that started `kind` in an earlier generation of this process.
 pub(crate) fn inherited(kind: Kind) -> Option<Culprit> {
     let now = epoch();
-    let mut found = None;
-    let mut at: *const Touch = TOUCHED.load(Ordering::Acquire);
-    while !at.is_null() {
-        // SAFETY: entries are leaked, linked before they are published, and never freed.
-        let entry = unsafe { &*at };
-        if entry.kind == kind && entry.epoch != now && !entry.withdrawn.load(Ordering::Acquire) {
-            found = Some(Culprit { call: entry.call, pid: entry.pid });
-        }
-        at = entry.next;
-    }
-    found
+    let of_parents = |entry: &&Touch| entry.kind == kind && entry.epoch != now;
+    let stands = |entry: &&Touch| entry.starts.load(Ordering::Acquire) > 0;
+    // The oldest is the last.
+    let first = touched().filter(of_parents).filter(stands).last();
+    first.map(|entry| Culprit { call: entry.call, pid: entry.pid })
+}
+
+fn touched() -> impl Iterator<Item = &'static Touch> {
+    // SAFETY: null, or an entry: leaked, linked before it was published, and never freed.
+    let entry = |at: *const Touch| unsafe { at.as_ref() };
+    std::iter::successors(entry(TOUCHED.load(Ordering::Acquire)), move |touch| entry(touch.next))
 }
 
 /// Native state that belongs to one generation: dropped in it, and kept for good in any other (a forked child, an
@@ -201,7 +216,7 @@ struct Kept {
 static KEPT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
 
 /// Keeps a value for good.
-fn keep(value: Box<dyn Send>) {
+pub(crate) fn keep(value: Box<dyn Send>) {
     let kept = Box::into_raw(Box::new(Kept { _value: value, _next: ptr::null_mut() }));
     let mut head = KEPT.load(Ordering::Acquire);
     loop {

@@ -3,6 +3,7 @@
 use crate::buffer::BufferSlice;
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
+use crate::local;
 use crate::port::{LaunchPart, Loaded};
 use crate::runtime::Runtime;
 use crate::stream::Stream;
@@ -43,7 +44,8 @@ pub enum LaunchArg<'a> {
 
 impl Runtime {
     /// Loads a Rust function as a kernel of a device that runs such (`host`, `sim`): it is called once a group, several
-    /// groups at a time, and loops over the group's threads itself. May start the runtime.
+    /// groups at a time, and loops over the group's threads itself. As a function of [`Stream::host_fn`] it can't call the
+    /// runtime. May start the runtime.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the device runs no functions of this process.
@@ -53,7 +55,8 @@ impl Runtime {
         function: impl Fn(&WorkGroup, &[KernelArg]) + Send + Sync + 'static,
     ) -> Result<Kernel> {
         let port = self.port("host_kernel", device.into())?;
-        let loaded = Loaded::host(Arc::clone(port), HostKernel::new(function))?;
+        let kernel = move |group: &WorkGroup, args: &[KernelArg]| local::as_host_fn(|| function(group, args));
+        let loaded = Loaded::host(Arc::clone(port), HostKernel::new(kernel))?;
         Ok(Kernel { runtime: self.clone(), loaded: Arc::new(loaded) })
     }
 }

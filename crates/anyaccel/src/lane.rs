@@ -4,6 +4,15 @@
 //! needed and handed out in turn, with ids 1 + 32 x level + place; reserved streams have lanes of their own, with ids
 //! from 2^32 on, never used again.
 //!
+//! # What blocks learn from lanes
+//!
+//! A block may go from one owner to the next while its home lane still works on it, which concerns who uses it on another
+//! lane. So where there are several lanes, memory that its home used gives the home a mark when it is dropped
+//! ([`Lane::marked`]). While there is one lane nobody makes such marks: instead that lane gets one mark before there is a
+//! second ([`Lane::before_others`]), behind all that it did until then. A host function can make none, so it leaves a note
+//! ([`Lane::note_unmarked`]) to whoever next gets memory of the lane: the note counts, and is settled by a mark that was
+//! made after the count was read.
+//!
 //! Lanes of the process-wide runtime live as long as the process. They are `&'static`, so that handing out the current
 //! stream costs no reference count. Others are counted.
 
@@ -32,10 +41,13 @@ pub(crate) struct Lane {
     pub(crate) reserved: bool,
     /// Which bits of a block's uses stand for this lane.
     pub(crate) uses: u64,
-    /// Memory that this lane used was given back, and no mark was made since.
-    pub(crate) freed: AtomicBool,
+    /// How often memory that this lane used was given back without a mark, and how many of them got one later.
+    unmarked: AtomicU64,
+    settled: AtomicU64,
     /// A mark after the last work on memory that was given back.
-    pub(crate) last_freed: AtomicU64,
+    last_freed: AtomicU64,
+    /// The mark before there were others.
+    before_others: AtomicU64,
     epoch: u64,
     panicked: AtomicBool,
     panic: Mutex<Option<String>>,
@@ -48,6 +60,41 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Memory that this lane used is about to be given back without a mark.
+    pub(crate) fn note_unmarked(&self) {
+        self.unmarked.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What [`Lane::settle`] takes, if notes were left that it has to be called for.
+    #[inline]
+    pub(crate) fn unsettled(&self) -> Option<u64> {
+        let notes = self.unmarked.load(Ordering::Acquire);
+        (notes > self.settled.load(Ordering::Acquire)).then_some(notes)
+    }
+
+    /// A mark was made after so many notes were seen.
+    pub(crate) fn settle(&self, notes: u64, mark: u64) {
+        self.marked(mark);
+        self.settled.fetch_max(notes, Ordering::AcqRel);
+    }
+
+    /// A mark behind the work on memory that is about to be given back.
+    pub(crate) fn marked(&self, mark: u64) {
+        self.last_freed.fetch_max(mark, Ordering::AcqRel);
+    }
+
+    /// The mark behind all work on memory that was given back before now, but for what `unsettled` tells.
+    #[inline]
+    pub(crate) fn last_freed(&self) -> u64 {
+        self.last_freed.load(Ordering::Acquire)
+    }
+
+    /// The mark behind all work on memory that was given back while this was the only lane.
+    #[inline]
+    pub(crate) fn before_others(&self) -> u64 {
+        self.before_others.load(Ordering::Acquire)
+    }
+
     /// Keeps the first panic of a host function until the stream is next synchronized.
     pub(crate) fn note_panic(&self, payload: &(dyn Any + Send)) {
         let mut kept = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,8 +198,16 @@ pub(crate) struct Lanes {
     pools: Box<[Pool]>,
     reserved: Mutex<Reserved>,
     reserved_made: AtomicU64,
-    made: AtomicU64,
-    making: Mutex<()>,
+    several: AtomicBool,
+    making: Mutex<Made>,
+}
+
+/// What was made so far.
+#[derive(Default)]
+struct Made {
+    lanes: u64,
+    /// The first lane has its mark.
+    first_marked: bool,
 }
 
 struct Pool {
@@ -182,18 +237,28 @@ impl Lanes {
             pools,
             reserved: Mutex::new(Reserved { sweep_at: 64, ..Reserved::default() }),
             reserved_made: AtomicU64::new(0),
-            made: AtomicU64::new(0),
-            making: Mutex::new(()),
+            several: AtomicBool::new(false),
+            making: Mutex::default(),
         }
     }
 
-    fn make(&self, port: &Arc<Port>, id: u64, priority: i32, reserved: bool) -> Result<Lane> {
-        let raw = port.create_stream(priority)?;
-        let number = self.made.fetch_add(1, Ordering::AcqRel);
-        if number == 1 {
-            // While there was one lane nobody noted what it gave back.
-            self.all().iter().for_each(|lane| lane.freed.store(true, Ordering::Release));
+    /// Makes a lane. `made` is locked until it can be found by [`Lanes::all`].
+    fn make(&self, made: &mut Made, port: &Arc<Port>, id: u64, priority: i32, reserved: bool) -> Result<Lane> {
+        if made.lanes > 0 && !made.first_marked {
+            // From here on what is given back is marked. What was given back before comes before this mark.
+            self.several.store(true, Ordering::Release);
+            for lane in self.all() {
+                match port.mark("Stream", &lane) {
+                    Ok(mark) => lane.before_others.fetch_max(mark, Ordering::AcqRel),
+                    // Nothing is left to wait for (H20).
+                    Err(Error::DeviceLost { .. }) => continue,
+                    Err(error) => return Err(error),
+                };
+            }
+            made.first_marked = true;
         }
+        let raw = port.create_stream(priority)?;
+        made.lanes += 1;
         Ok(Lane {
             id,
             device: self.device,
@@ -202,8 +267,10 @@ impl Lanes {
             priority,
             reserved,
             uses: port.uses_of(raw),
-            freed: AtomicBool::new(false),
+            unmarked: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             last_freed: AtomicU64::new(0),
+            before_others: AtomicU64::new(0),
             epoch: fork::epoch(),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
@@ -215,18 +282,18 @@ impl Lanes {
 
     /// Whether there was ever more than one lane.
     pub(crate) fn several(&self) -> bool {
-        self.made.load(Ordering::Acquire) > 1
+        self.several.load(Ordering::Acquire)
     }
 
     fn get_or_make(&self, place: &OnceLock<LaneRef>, port: &Arc<Port>, id: u64, priority: i32) -> Result<LaneRef> {
         if let Some(lane) = place.get() {
             return Ok(lane.clone());
         }
-        let _one_at_a_time = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lane) = place.get() {
             return Ok(lane.clone());
         }
-        let lane = self.make(port, id, priority, false)?;
+        let lane = self.make(&mut made, port, id, priority, false)?;
         let lane =
             if self.forever { LaneRef::Static(Box::leak(Box::new(lane))) } else { LaneRef::Shared(Arc::new(lane)) };
         Ok(place.get_or_init(|| lane).clone())
@@ -262,7 +329,8 @@ impl Lanes {
     /// A lane that nobody else gets.
     pub(crate) fn reserve(&self, port: &Arc<Port>, priority: i32) -> Result<LaneRef> {
         let id = FIRST_RESERVED + self.reserved_made.fetch_add(1, Ordering::Relaxed);
-        let lane = Arc::new(self.make(port, id, self.range.clamp(priority), true)?);
+        let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane = Arc::new(self.make(&mut made, port, id, self.range.clamp(priority), true)?);
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         if reserved.alive.len() >= reserved.sweep_at {
             reserved.alive.retain(|lane| lane.strong_count() > 0);

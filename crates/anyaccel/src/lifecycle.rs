@@ -6,6 +6,8 @@
 //!   `changed`. `live` is the same fact for the fast path: null until everything, the deferred calls included, is done.
 //! - The starting thread works without the lock. Once the driver runs it publishes `early`, which only it may use, so
 //!   that deferred calls can call the runtime.
+//! - `live` is published when the queue of deferred calls is found empty and is closed, under its lock: who sees it finds
+//!   all calls done that were queued before.
 //! - A failed start goes back to `Fresh` with the deferred calls untouched, and its trace is withdrawn.
 //! - None of this is touched in another epoch: `epoch` is compared first.
 
@@ -67,9 +69,16 @@ impl Live {
         }
         let device = Device::new(self.kind, Some(ordinal));
         let hal = self.driver.open(ordinal).map_err(|fault| Error::from_fault("opening the device", device, fault))?;
-        let port = Port::new(hal, device, ordinal, self.forever, self.memory.settings());
+        let settings = self.memory.settings();
+        let port = Port::new(hal, device, ordinal, self.forever, settings.clone());
         self.memory.greet(&port);
-        Ok(slot.port.get_or_init(|| port))
+        let port = slot.port.get_or_init(|| port);
+        // Others may have been set for all open devices before this was one.
+        let now = self.memory.settings();
+        if now != settings {
+            port.set_settings(&now);
+        }
+        Ok(port)
     }
 
     /// The devices that are open.
@@ -125,6 +134,25 @@ impl Core {
         }
         // SAFETY: `live` is null or what Box::into_raw gave, owned by this core and freed by its drop alone.
         unsafe { self.live.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The started runtime. The thread that starts it, in a deferred call, has it already.
+    pub(crate) fn running(&self) -> Option<&Live> {
+        self.started().or_else(|| if self.current() { self.early() } else { None })
+    }
+
+    #[cold]
+    fn early(&self) -> Option<&Live> {
+        let early = self.early.load(Ordering::Acquire);
+        if early.is_null() {
+            return None;
+        }
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        match *phase {
+            // SAFETY: set by this thread while it starts, to the box that it is about to publish in `live`.
+            Phase::Starting(thread) if thread == std::thread::current().id() => unsafe { early.as_ref() },
+            _ => None,
+        }
     }
 
     /// Which driver this runtime would start now; `Ok(None)` if no kind is to be had. Starts nothing, unless a probe
@@ -218,8 +246,9 @@ impl Runtime {
             match &*phase {
                 Phase::Fresh => break,
                 Phase::Starting(thread) if *thread == me => {
-                    // SAFETY: set by this thread while it starts, to the box that it is about to publish in `live`.
-                    return unsafe { core.early.load(Ordering::Acquire).as_ref() }
+                    drop(phase);
+                    let early = core.early();
+                    return early
                         .ok_or(Error::Argument { argument: call, reason: "called by the driver that starts".into() });
                 }
                 Phase::Starting(_) => {
@@ -237,17 +266,14 @@ impl Runtime {
         let back = BackToFresh(core);
         let live = Box::into_raw(Box::new(self.bring_up(call)?));
         core.early.store(live, Ordering::Release);
-        let ran = core.deferred.run(self);
+        let ran = core.deferred.run(self, || core.live.store(live, Ordering::Release));
         std::mem::forget(back);
 
         let mut phase = core.phase.lock().unwrap_or_else(PoisonError::into_inner);
-        core.live.store(live, Ordering::Release);
         core.early.store(std::ptr::null_mut(), Ordering::Release);
         *phase = Phase::Live;
         drop(phase);
         core.changed.notify_all();
-        // Calls queued by other threads after the last look and before the phase changed.
-        let ran = ran.and(core.deferred.run(self));
         // A deferred call's error is told once, to the call that started; the runtime is up all the same.
         ran?;
         core.started().ok_or(Error::StaleHandle { what: "runtime" })
@@ -272,7 +298,7 @@ impl Runtime {
                 driver: Fenced::new(Arc::clone(driver)),
                 kind,
                 forever: self.core.global,
-                memory: Arc::clone(&self.core.memory),
+                memory: Arc::clone(&*self.core.memory),
                 generators: (0..count).map(|at| Generator::of_device(self.core.seeds.inherited(at))).collect(),
                 slots: (0..count).map(|_| Slot::default()).collect(),
             }),
@@ -294,9 +320,14 @@ impl Drop for Core {
     fn drop(&mut self) {
         let live = *self.live.get_mut();
         if !live.is_null() {
-            // SAFETY: from Box::into_raw in `start`, freed once, here. In another generation the native state inside is
-            // kept, since it is fenced.
-            drop(unsafe { Box::from_raw(live) });
+            // SAFETY: from Box::into_raw in `start`, freed once, here.
+            let live = unsafe { Box::from_raw(live) };
+            if self.current() {
+                drop(live);
+            } else {
+                // Threads that a fork left behind may have been changing any of it.
+                fork::keep(live);
+            }
         }
     }
 }

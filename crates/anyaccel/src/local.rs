@@ -73,7 +73,8 @@ fn write<T>(key: Key, alive: impl FnOnce() -> Weak<Core>, f: impl FnOnce(&mut En
                 None => add(&mut entries, key, alive()),
             };
             let entry = &mut entries[at];
-            if entry.key.epoch != key.epoch {
+            // A guard from before a fork leaves what the child made current.
+            if entry.key.epoch < key.epoch {
                 entry.key.epoch = key.epoch;
                 entry.streams.clear();
                 entry.captures.clear();

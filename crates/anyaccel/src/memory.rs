@@ -113,7 +113,7 @@ impl HostMemoryStats {
 impl Runtime {
     /// The open device that an argument names, for functions that never start anything.
     fn open_port(&self, call: &'static str, device: DeviceArg<'_>) -> Result<Option<&Arc<Port>>> {
-        let Some(live) = self.core.started() else {
+        let Some(live) = self.core.running() else {
             if self.core.current() {
                 self.check(call, device)?;
             }
@@ -132,7 +132,7 @@ impl Runtime {
         let port = self.open_port("memory_stats", device.into())?;
         Ok(match port {
             Some(port) => MemoryStats(Some(Box::new(port.cache.stats()))),
-            None if self.core.started().is_some() => {
+            None if self.core.running().is_some() => {
                 MemoryStats(Some(Box::new(Stats { max_split_size: -1, ..Stats::default() })))
             }
             None => MemoryStats(None),
@@ -188,11 +188,12 @@ impl Runtime {
     /// Those of the device argument.
     pub fn host_memory_stats<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<HostMemoryStats> {
         let port = self.open_port("host_memory_stats", device.into())?;
-        let started = self.core.started().is_some();
+        let started = self.core.running().is_some();
         Ok(HostMemoryStats(match port {
             Some(port) => {
-                // Counts then include what has ended since the cache last looked; a driver that fails leaves them as they are.
-                let _looked = port.host.poll();
+                // Counts then include what has ended since the cache last looked; a driver that fails leaves them as they
+                // are, and a host function calls none.
+                let _looked = if local::in_host_fn() { Ok(()) } else { port.host.poll() };
                 Some(Box::new(port.host.stats()))
             }
             None => started.then(Box::default),
@@ -245,12 +246,16 @@ impl Runtime {
         Ok(())
     }
 
-    /// The statistics as a table for people. Starts nothing.
+    /// The statistics as a table for people, with what the device says of its free memory. Starts nothing.
     ///
     /// # Errors
-    /// Those of the device argument.
+    /// Those of the device argument; [`Error::InsideHostFunction`].
     pub fn memory_summary<'a>(&self, device: impl Into<DeviceArg<'a>>, abbreviated: bool) -> Result<String> {
-        Ok(match self.open_port("memory_summary", device.into())? {
+        let call = "memory_summary";
+        if local::in_host_fn() {
+            return Err(Error::InsideHostFunction { call });
+        }
+        Ok(match self.open_port(call, device.into())? {
             Some(port) => port.cache.memory_summary(abbreviated),
             None => "No memory was taken from the device yet.\n".to_owned(),
         })
@@ -323,7 +328,7 @@ impl Runtime {
     pub fn set_allocator_settings(&self, text: &str) -> Result<()> {
         let settings = Settings::parse(text).map_err(Error::Settings)?;
         *self.core.memory.settings.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings.clone());
-        if let Some(live) = self.core.started() {
+        if let Some(live) = self.core.running() {
             live.open_ports().for_each(|port| port.set_settings(&settings));
         }
         Ok(())

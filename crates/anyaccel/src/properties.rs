@@ -111,7 +111,7 @@ impl Runtime {
     /// The driver's; what it refused to take stays cached.
     pub fn empty_cache(&self) -> Result<()> {
         let call = "empty_cache";
-        let Some(live) = self.core.started() else { return Ok(()) };
+        let Some(live) = self.core.running() else { return Ok(()) };
         if local::in_host_fn() {
             return Err(Error::InsideHostFunction { call });
         }
@@ -128,7 +128,7 @@ impl Runtime {
     /// The driver's; what it refused to take stays cached.
     pub fn empty_host_cache(&self) -> Result<()> {
         let call = "empty_host_cache";
-        let Some(live) = self.core.started() else { return Ok(()) };
+        let Some(live) = self.core.running() else { return Ok(()) };
         if local::in_host_fn() {
             return Err(Error::InsideHostFunction { call });
         }

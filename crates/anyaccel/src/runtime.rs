@@ -29,8 +29,8 @@ pub(crate) struct Core {
     pub(crate) early: AtomicPtr<Live>,
     pub(crate) phase: Mutex<Phase>,
     pub(crate) changed: Condvar,
-    pub(crate) deferred: Deferred,
-    pub(crate) memory: Arc<MemoryRules>,
+    pub(crate) deferred: Fenced<Deferred>,
+    pub(crate) memory: Fenced<Arc<MemoryRules>>,
     pub(crate) captures: Captures,
     pub(crate) seeds: Seeds,
 }
@@ -39,15 +39,15 @@ impl Core {
     fn new(id: u64, source: Source) -> Self {
         Self {
             id,
-            epoch: fork::epoch(),
+            epoch: fork::birth(),
             global: id == 0,
             source,
             live: AtomicPtr::default(),
             early: AtomicPtr::default(),
             phase: Mutex::new(Phase::Fresh),
             changed: Condvar::new(),
-            deferred: Deferred::default(),
-            memory: Arc::default(),
+            deferred: Fenced::new(Deferred::default()),
+            memory: Fenced::new(Arc::default()),
             captures: Captures::default(),
             seeds: if id == 0 { Seeds::inherit() } else { Seeds::default() },
         }
@@ -468,10 +468,9 @@ impl Runtime {
         if never || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
             return Ok(());
         }
-        self.core.deferred.push(key, at, Box::new(call))?;
-        // The runtime may have started meanwhile and looked at the queue for the last time.
-        match self.core.started() {
-            Some(_) => self.core.deferred.run(self),
+        match self.core.deferred.push(key, at, Box::new(call))? {
+            // The runtime has started meanwhile.
+            Some(call) => call(self),
             None => Ok(()),
         }
     }

@@ -190,7 +190,7 @@ impl Runtime {
 
     fn synchronize_until(&self, device: DeviceArg<'_>, deadline: Option<Instant>) -> Result<bool> {
         let call = "synchronize";
-        if self.core.started().is_none() {
+        if self.core.running().is_none() {
             if self.core.current() {
                 self.check(call, device)?;
             }

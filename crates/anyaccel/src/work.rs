@@ -136,11 +136,13 @@ impl Stream {
         pinned_range(at, dst.len(), src.len())?;
         let (Some(to), Some(block)) = (dst.part()?, src.block()) else { return Ok(()) };
         port.upload(&self.lane, to, block, at)?;
-        match self.lane.recording() {
-            Some(recording) => src.note_graph(&recording.replays, false),
-            None => src.note_read(&self.lane, port.mark(call, &self.lane)?),
+        if let Some(recording) = self.lane.recording() {
+            src.note_graph(&recording.replays, false);
+            return Ok(());
         }
-        Ok(())
+        let mark = port.mark(call, &self.lane);
+        src.note_read(&self.lane, mark.as_ref().ok().copied());
+        mark.map(|_noted| ())
     }
 
     /// Copies to pinned memory, from byte `at` on, and returns at once. Views of it wait for the copy.
@@ -160,9 +162,9 @@ impl Stream {
             return port.download(&self.lane, block, at, from);
         }
         port.download(&self.lane, block, at, from)?;
-        let mark = port.mark(call, &self.lane)?;
-        dst.note_write(&self.lane, mark);
-        Ok(())
+        let mark = port.mark(call, &self.lane);
+        dst.note_write(&self.lane, mark.as_ref().ok().copied());
+        mark.map(|_noted| ())
     }
 
     /// Fills a buffer with a pattern of 1, 2, 4, 8 or 16 bytes, over and over from its start; a last, partial repetition

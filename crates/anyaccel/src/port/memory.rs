@@ -27,6 +27,8 @@ pub(crate) struct Block {
     epoch: u64,
 }
 
+const WAITING: &str = "waiting for memory";
+
 /// What lanes beyond the 63rd share in a block's uses: for them every use is the first.
 const SHARED_USES: u64 = 1 << 63;
 
@@ -44,8 +46,9 @@ impl Block {
         let bit = if lane.ordinal == self.port.ordinal { lane.uses } else { self.port.foreign_uses(port, lane) };
         let known = self.uses.load(Ordering::Relaxed);
         if known & bit == 0 || bit == SHARED_USES {
-            if self.born > 0 && !self.port.ended("waiting for memory", &self.home, self.born)? {
-                port.wait(lane, &self.port, &self.home, self.born)?;
+            let past = self.past(lane)?;
+            if past > 0 && !self.port.ended(WAITING, &self.home, past)? {
+                port.wait(lane, &self.port, &self.home, past)?;
             }
             self.uses.fetch_or(bit, Ordering::Relaxed);
         }
@@ -66,6 +69,18 @@ impl Block {
     /// Its place in its segment, in bytes.
     pub(crate) fn start(&self) -> u64 {
         self.allocation.offset
+    }
+
+    /// The mark of the home behind all that it may still do with the memory for an owner before.
+    fn past(&self, lane: &Lane) -> Result<u64> {
+        if lane.ordinal != self.port.ordinal && !self.port.lanes.several() {
+            // A lane alone on its device makes no marks for what it gives back.
+            return match self.port.mark(WAITING, &self.home) {
+                Err(Error::DeviceLost { .. }) => Ok(0),
+                mark => mark,
+            };
+        }
+        Ok(self.born.max(self.home.before_others()))
     }
 
     /// The device address.
@@ -96,13 +111,18 @@ impl Drop for Block {
         let (handle, uses) = (self.allocation.handle, Uses(*self.uses.get_mut()));
         if local::in_host_fn() {
             if *self.home_used.get_mut() {
-                self.home.freed.store(true, Ordering::Release);
+                self.home.note_unmarked();
             }
             self.port.cache.free_later(handle, uses);
             return;
         }
         if *self.home_used.get_mut() && self.port.lanes.several() {
-            self.port.note_freed(&self.home);
+            match self.port.mark(WAITING, &self.home) {
+                Ok(mark) => self.home.marked(mark),
+                // Nothing is left to wait for (H20).
+                Err(Error::DeviceLost { .. }) => {}
+                Err(_) => self.home.note_unmarked(),
+            }
         }
         // The handle is this block's own, given back once: nothing can be wrong with it.
         let _own = self.port.cache.free_used(handle, uses);
@@ -138,36 +158,34 @@ impl Port {
         let Some(allocation) = self.cache.alloc(bytes, lane.raw.0).map_err(|error| self.alloc_error(error))? else {
             return Ok(None);
         };
-        if lane.freed.load(Ordering::Acquire) {
-            self.note_freed(lane);
-        }
         let pool = if lane.is_capturing() { self.cache.pool_of(allocation.handle) } else { None };
-        Ok(Some(Arc::new(Block {
+        let mut block = Block {
             port: Arc::clone(self),
             allocation,
             len: bytes,
             home: lane.clone(),
-            born: lane.last_freed.load(Ordering::Acquire),
+            born: 0,
             home_used: AtomicBool::new(false),
             uses: AtomicU64::new(0),
             pool,
             epoch: fork::epoch(),
-        })))
+        };
+        if let Some(notes) = lane.unsettled() {
+            match self.mark(WAITING, lane) {
+                Ok(mark) => lane.settle(notes, mark),
+                // Nothing is left to wait for (H20).
+                Err(Error::DeviceLost { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        block.born = lane.last_freed();
+        Ok(Some(Arc::new(block)))
     }
 
     /// Gives unused memory back.
     pub(crate) fn empty_cache(&self, call: &'static str) -> Result<()> {
         self.reap();
         self.cache.empty_cache().map_err(|fault| self.port_error(call, fault))
-    }
-
-    /// Memory that the lane used was given back: what takes it on another lane has to wait for the lane up to here.
-    fn note_freed(&self, lane: &Lane) {
-        lane.freed.store(false, Ordering::Release);
-        // Without a mark (a lost device, H20) there is nothing to wait for.
-        if let Ok(mark) = self.mark("giving memory back", lane) {
-            lane.last_freed.fetch_max(mark, Ordering::AcqRel);
-        }
     }
 
     /// The bit that stands for a lane of another device in the uses of this device's blocks.

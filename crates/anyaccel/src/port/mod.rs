@@ -43,8 +43,8 @@ pub(crate) struct Port {
     pub(crate) host: Fenced<HostCache>,
     pub(crate) device: Device,
     pub(crate) ordinal: u32,
-    pub(crate) lanes: Lanes,
-    retired: Retired,
+    pub(crate) lanes: Fenced<Lanes>,
+    retired: Fenced<Retired>,
     epoch: u64,
 }
 
@@ -73,21 +73,15 @@ impl Port {
             host: Fenced::new(host),
             device,
             ordinal,
-            lanes,
-            retired: Retired::default(),
+            lanes: Fenced::new(lanes),
+            retired: Fenced::new(Retired::default()),
             epoch: fork::epoch(),
         })
     }
 
-    /// Whether this generation of the process may call the driver now, and no work is left on any lane.
+    /// Whether this generation of the process may call the driver now, and no work is left that concerns this device.
     fn idle(&self) -> bool {
-        let call = "dropping the device";
-        self.epoch == fork::epoch()
-            && !local::in_host_fn()
-            && self.lanes.all().iter().all(|lane| {
-                let mark = self.mark(call, lane);
-                mark.and_then(|mark| self.ended(call, lane, mark)).unwrap_or(true)
-            })
+        self.epoch == fork::epoch() && !local::in_host_fn() && self.native.idle()
     }
 
     fn hal(&self) -> &dyn hal::Device {

@@ -5,12 +5,13 @@
 //! The cache names streams by number and may do so after a stream is gone (a block that it used still waits). `streams`
 //! says which numbers are alive. A call about a stream is made under the read lock, and a stream is destroyed only after
 //! it was taken out under the write lock, so no native call ever names a destroyed stream (H1). A stream that is gone
-//! has ended all its work. Streams of other devices that used this device's memory are known by their own `Native`.
+//! has ended all its work. Streams of other devices that used this device's memory are known by their own `Native`. A
+//! wait is too long for the lock: it holds the stream's token instead, and a stream is not taken out while one is held.
 //!
 //! Once `closed`, nothing is given back piece by piece and nothing is waited for: the native device frees all of it when it
 //! goes (H25).
 
-use crate::fork::Fenced;
+use crate::fork::{self, Fenced};
 use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, RawSegment, Segments, Settings, Virtual};
 use anyaccel_engine::pinned::{HostPolicy, HostSegments, RawHost};
 use anyaccel_hal::{self as hal, Fault, FaultKind, Mark, Mem, Range, StreamId, Until, WaitMode};
@@ -19,8 +20,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 enum Owner {
-    Own,
-    Foreign(Weak<Native>),
+    /// With the token of who waits for it.
+    Own(Arc<()>),
+    /// With what its `Native` went with.
+    Foreign(Weak<Native>, Arc<AtomicBool>),
 }
 
 /// A native device as the engine sees it.
@@ -31,7 +34,9 @@ pub(super) struct Native {
     taken: Mutex<HashMap<u64, Taken>>,
     /// Ordinary host memory that stands in for pinned memory, by address.
     ordinary: Mutex<HashMap<u64, Box<[u64]>>>,
-    closed: AtomicBool,
+    /// Shared with those that know streams of this device: work may have been left on them.
+    closed: Arc<AtomicBool>,
+    epoch: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -47,7 +52,8 @@ impl Native {
             streams: RwLock::default(),
             taken: Mutex::default(),
             ordinary: Mutex::default(),
-            closed: AtomicBool::new(false),
+            closed: Arc::default(),
+            epoch: fork::epoch(),
         }
     }
 
@@ -61,30 +67,61 @@ impl Native {
 
     /// A stream of this device is there.
     pub(super) fn add_stream(&self, raw: StreamId) {
-        self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(raw.0, Owner::Own);
+        self.streams.write().unwrap_or_else(PoisonError::into_inner).insert(raw.0, Owner::Own(Arc::default()));
     }
 
     /// A stream of another device uses memory of this one.
     pub(super) fn add_foreign(&self, raw: StreamId, owner: &Arc<Native>) {
         if !self.streams().contains_key(&raw.0) {
             let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-            streams.entry(raw.0).or_insert_with(|| Owner::Foreign(Arc::downgrade(owner)));
+            let foreign = || Owner::Foreign(Arc::downgrade(owner), Arc::clone(&owner.closed));
+            streams.entry(raw.0).or_insert_with(foreign);
         }
     }
 
     /// The streams of this device that are not destroyed.
     pub(super) fn own_streams(&self) -> Vec<StreamId> {
         let streams = self.streams();
-        let own = streams.iter().filter(|(_, owner)| matches!(owner, Owner::Own));
+        let own = streams.iter().filter(|(_, owner)| matches!(owner, Owner::Own(_)));
         own.map(|(&raw, _)| StreamId(raw)).collect()
     }
 
-    /// A stream goes, with all its work ended: destroyed once nobody can name it any more.
-    pub(super) fn destroy_stream(&self, raw: StreamId) {
-        self.streams.write().unwrap_or_else(PoisonError::into_inner).remove(&raw.0);
+    /// A stream goes, with all its work ended: destroyed once nobody can name it any more. False while somebody who waited
+    /// for it has not come back.
+    pub(super) fn destroy_stream(&self, raw: StreamId) -> bool {
+        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Owner::Own(token)) = streams.get_mut(&raw.0)
+            && Arc::get_mut(token).is_none()
+        {
+            return false;
+        }
+        streams.remove(&raw.0);
+        drop(streams);
         // SAFETY: H1: its lane is gone, its work has ended, and calls by number no longer reach it. Once: it is removed
         // from the retired list by the caller. A fault leaves the native stream to the driver's end.
         let _left = unsafe { self.hal.destroy_stream(raw) };
+        true
+    }
+
+    /// Whether no work is left on a stream of this device, nor on one of another device that uses memory of this one.
+    pub(super) fn idle(&self) -> bool {
+        let streams: Vec<u64> = {
+            let streams = self.streams();
+            let left = |owner: &Owner| match owner {
+                Owner::Own(_) => false,
+                Owner::Foreign(_, closed) => closed.load(Ordering::Acquire),
+            };
+            if streams.values().any(left) {
+                return false;
+            }
+            streams.keys().copied().collect()
+        };
+        streams.into_iter().all(|stream| match self.mark(stream).and_then(|mark| Ok(self.completed(stream)? >= mark)) {
+            Ok(ended) => ended,
+            // A lost device has no work any more (H20).
+            Err(PortError::DeviceLost(_)) => true,
+            Err(_) => false,
+        })
     }
 
     /// Calls about a stream if it is alive, else answers `gone`.
@@ -100,8 +137,8 @@ impl Native {
         }
         let streams = self.streams();
         match streams.get(&stream) {
-            Some(Owner::Own) => own(&**self.hal, StreamId(stream)),
-            Some(Owner::Foreign(owner)) => match owner.upgrade() {
+            Some(Owner::Own(_)) => own(&**self.hal, StreamId(stream)),
+            Some(Owner::Foreign(owner, _)) => match owner.upgrade() {
                 Some(owner) => {
                     drop(streams);
                     foreign(&owner)
@@ -119,6 +156,11 @@ impl Drop for Native {
             // Copies under way may still use it, and nobody will hear of their end.
             let ordinary = self.ordinary.get_mut().unwrap_or_else(PoisonError::into_inner);
             ordinary.drain().for_each(|(_, memory)| std::mem::forget(memory));
+        } else if self.epoch == fork::epoch() {
+            for raw in self.own_streams() {
+                // Whoever had its lane is gone, and its work has ended.
+                self.destroy_stream(raw);
+            }
         }
     }
 }
@@ -253,24 +295,24 @@ impl Marks for Native {
     }
 
     fn wait(&self, stream: u64, mark: u64) -> Result<(), PortError> {
-        // A wait can be long: it holds no lock. The stream can't go meanwhile, since it goes only once its last mark has
-        // ended, and then the wait has ended as well.
         if self.completed(stream)? >= mark {
             return Ok(());
         }
-        let owner = match self.streams().get(&stream) {
-            Some(Owner::Own) => None,
-            Some(Owner::Foreign(owner)) => match owner.upgrade() {
-                Some(owner) => Some(owner),
-                None => return Ok(()),
-            },
-            None => return Ok(()),
+        let (token, owner) = match self.streams().get(&stream) {
+            Some(Owner::Own(token)) => (Some(Arc::clone(token)), None),
+            Some(Owner::Foreign(owner, _)) => (None, owner.upgrade()),
+            None => (None, None),
         };
-        let native = owner.as_deref().unwrap_or(self);
-        // SAFETY: H1: not destroyed before its marks have ended; the mark came from this stream.
-        unsafe { native.hal.wait_host(StreamId(stream), Until::Mark(mark), None, WaitMode::Auto) }
-            .map(|_ended| ())
-            .map_err(port_error)
+        match (token, owner) {
+            (Some(token), _) => {
+                // SAFETY: H1: not destroyed while the token is held; the mark came from this stream.
+                let waited = unsafe { self.hal.wait_host(StreamId(stream), Until::Mark(mark), None, WaitMode::Auto) };
+                drop(token);
+                waited.map(|_ended| ()).map_err(port_error)
+            }
+            (None, Some(owner)) => owner.wait(stream, mark),
+            (None, None) => Ok(()),
+        }
     }
 }
 

@@ -4,15 +4,15 @@
 //!
 //! Dropping a kernel or a lane puts it into the *inbox*, from any thread, without a driver call, so that it is legal in a
 //! host function too (H13). [`Port::reap`], which every such drop and every synchronization outside of host functions
-//! calls, takes the inbox. A stream gets a last mark and is destroyed once that has ended. A kernel may be in use on any
-//! stream: it gets marks of all that are not destroyed, and is unloaded once all have ended. Marks are asked for by
-//! number, of [`Native`](super::native::Native), for which a destroyed stream has ended everything. A graph is destroyed,
-//! and its pool given up, once its last replay has ended. Device and host
+//! calls, takes the inbox, but for what can't be marked now. A stream gets a last mark and is destroyed once that has
+//! ended. A kernel may be in use on any stream: it gets marks of all that are not destroyed, and is unloaded once all have
+//! ended. Marks are asked for by number, of [`Native`](super::native::Native), for which a destroyed stream has ended
+//! everything. A graph is destroyed, and its pool given up, once its last replay has ended. Device and host
 //! memory are their caches' business.
 
 use super::Port;
 use crate::local;
-use anyaccel_engine::alloc::{Marks, PoolId};
+use anyaccel_engine::alloc::{Marks, PoolId, PortError};
 use anyaccel_hal::{GraphExec, Kernel, Stamp, StreamId};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -87,14 +87,18 @@ impl Port {
             let state = &mut *state;
             stamps = std::mem::take(&mut state.stamps);
             for raw in std::mem::take(&mut state.streams) {
-                // Without a mark (a lost device, H20) nothing is left to wait for.
-                state.fading.push(Fading { raw, last: self.raw_mark(raw).unwrap_or(0) });
+                match self.raw_mark(raw) {
+                    Some(last) => state.fading.push(Fading { raw, last }),
+                    None => state.streams.push(raw),
+                }
             }
             if !state.kernels.is_empty() {
-                let marks = self.native.own_streams().into_iter().filter_map(|raw| Some((raw, self.raw_mark(raw)?)));
-                let until: Vec<(StreamId, u64)> = marks.collect();
-                for kernel in std::mem::take(&mut state.kernels) {
-                    state.unused.push(Unused { kernel, until: until.clone() });
+                let mark = |raw: StreamId| Some((raw, self.raw_mark(raw)?));
+                let until: Option<Vec<(StreamId, u64)>> = self.native.own_streams().into_iter().map(mark).collect();
+                if let Some(until) = until {
+                    for kernel in std::mem::take(&mut state.kernels) {
+                        state.unused.push(Unused { kernel, until: until.clone() });
+                    }
                 }
             }
             state.unused.retain_mut(|unused| {
@@ -138,17 +142,28 @@ impl Port {
                 unsafe { kernels.unload(kernel) };
             }
         }
-        for raw in destroy {
-            self.native.destroy_stream(raw);
+        destroy.retain(|&raw| !self.native.destroy_stream(raw));
+        if !destroy.is_empty() {
+            self.retired.lock().fading.extend(destroy.into_iter().map(|raw| Fading { raw, last: 0 }));
         }
     }
 
+    /// A mark; `None` if it can't be made now.
     fn raw_mark(&self, raw: StreamId) -> Option<u64> {
-        self.native.mark(raw.0).ok()
+        match self.native.mark(raw.0) {
+            Ok(mark) => Some(mark),
+            // Nothing is left to wait for (H20).
+            Err(PortError::DeviceLost(_)) => Some(0),
+            Err(_) => None,
+        }
     }
 
     fn raw_completed(&self, raw: StreamId) -> u64 {
-        // A driver that can't say has nothing more to run (H20).
-        self.native.completed(raw.0).unwrap_or(u64::MAX)
+        match self.native.completed(raw.0) {
+            Ok(completed) => completed,
+            Err(PortError::DeviceLost(_)) => u64::MAX,
+            // Nothing that is known.
+            Err(_) => 0,
+        }
     }
 }

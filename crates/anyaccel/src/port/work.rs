@@ -110,8 +110,14 @@ impl Port {
         let from = End::Host(HostPtr(src.ptr()));
         // SAFETY: H1, H4 as in `fill`. H5: the host function after the copy owns the block.
         self.done("Stream.copy", unsafe { self.hal().copy(lane.raw, End::Device(dst.place()), from, dst.len) })?;
-        let mut kept = Some(src);
-        self.host_call("Stream.copy", lane, HostFn::new(move |_| local::as_host_fn(|| drop(kept.take()))))
+        let mut kept = Some(Arc::clone(&src));
+        let kept = HostFn::new(move |_| local::as_host_fn(|| drop(kept.take())));
+        let held = self.host_call("Stream.copy", lane, kept);
+        if held.is_err() {
+            // Nobody holds it for the copy, so this function does.
+            self.wait_borrowed("Stream.copy", lane)?;
+        }
+        held
     }
 
     /// Copies host memory to host memory of another device, by a host function.
@@ -182,12 +188,16 @@ impl Port {
     /// Waits for a copy of borrowed memory. Returns only once the memory is out of the device's hands: a fault that
     /// leaves the copy pending is waited out, since the borrow ends when this returns (H5).
     fn wait_borrowed(&self, call: &'static str, lane: &Lane) -> Result<()> {
+        let mut outcome = Ok(());
         loop {
             match self.wait_host(call, lane, Until::Now, None, WaitMode::Auto) {
-                Ok(true) => return Ok(()),
+                Ok(true) => return outcome,
                 Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
-                Ok(false) | Err(_) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(false) => {}
+                // It may be that of the copy itself, told once (H33).
+                Err(error) => outcome = outcome.and(Err(error)),
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
