@@ -1,0 +1,62 @@
+"""Memory: statistics, caches, budgets and pools."""
+
+from __future__ import annotations
+
+from .. import _anyaccel
+from .._anyaccel import (
+    MemPool,
+    attach_out_of_memory_observer,
+    empty_cache,
+    empty_host_cache,
+    get_memory_info,
+    host_memory_stats,
+    max_memory_allocated,
+    max_memory_reserved,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_host_memory_stats,
+    reset_accumulated_memory_stats,
+    reset_peak_host_memory_stats,
+    reset_peak_memory_stats,
+    set_allocator_settings,
+    set_memory_budget,
+    set_per_process_memory_fraction,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ._utils import DeviceLike
+
+__all__ = [
+    "empty_cache",
+    "empty_host_cache",
+    "get_memory_info",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+]
+
+
+def mem_get_info(device_index: DeviceLike = None, /) -> tuple[int, int]:
+    """Another name of :func:`get_memory_info`."""
+    return _anyaccel.get_memory_info(device_index)
+
+
+def use_mem_pool(pool: MemPool) -> MemPool:
+    """Context manager under which this thread's tensors come from a pool: the pool itself."""
+    if not isinstance(pool, MemPool):
+        raise TypeError(f"expected a MemPool, not {type(pool).__name__}")
+    return pool
+
+
+def _snapshot(device_index: DeviceLike = None, /) -> dict[str, Any]:
+    """The state of the allocator with its history; this build records none."""
+    raise NotImplementedError("memory history is not in this build; memory_stats() and memory_summary() are")

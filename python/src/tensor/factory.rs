@@ -1,0 +1,285 @@
+//! Functions that make tensors.
+
+use super::{Tensor, buffer, dlpack, fills, shape};
+use crate::device::{Arg, default_device, named};
+use crate::dtype::PyDType;
+use crate::error::type_name;
+use anyaccel::{DType, Device, DeviceArg};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyDict, PyDictMethods, PyFloat, PyList, PyTuple};
+
+/// Where a tensor is to go.
+fn place(device: DeviceArg<'static>) -> PyResult<Device> {
+    match device {
+        DeviceArg::Device(device) => Ok(device),
+        other => Ok(named(other)?.unwrap_or_else(default_device)),
+    }
+}
+
+fn element_type(dtype: Option<&Bound<'_, PyDType>>) -> DType {
+    dtype.map_or(DType::F32, |dtype| dtype.get().0)
+}
+
+/// A tensor with undefined contents: `empty(2, 3)` or `empty((2, 3))`. On the host unless a device is named.
+///
+/// >>> import anyaccel
+/// >>> anyaccel.empty(2, 3, dtype=anyaccel.int32).shape
+/// (2, 3)
+#[pyfunction]
+#[pyo3(
+    signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
+    text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn empty(
+    py: Python<'_>,
+    size: &Bound<'_, PyTuple>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Arg,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    Tensor::empty(py, place(device.0)?, element_type(dtype), shape::of_args(size)?, pin_memory)
+}
+
+/// A tensor of zeros.
+#[pyfunction]
+#[pyo3(
+    signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
+    text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn zeros(
+    py: Python<'_>,
+    size: &Bound<'_, PyTuple>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Arg,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    let tensor = empty(py, size, dtype, device, pin_memory)?;
+    fills::pattern(py, &tensor, &vec![0; tensor.dtype.size()])?;
+    Ok(tensor)
+}
+
+/// A tensor of ones.
+#[pyfunction]
+#[pyo3(
+    signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
+    text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn ones(
+    py: Python<'_>,
+    size: &Bound<'_, PyTuple>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Arg,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    let tensor = empty(py, size, dtype, device, pin_memory)?;
+    fills::constant(py, &tensor, &1_i64.into_pyobject(py)?.into_any())?;
+    Ok(tensor)
+}
+
+/// A tensor filled with one number.
+#[pyfunction]
+#[pyo3(
+    signature = (size, fill_value, *, dtype=None, device=Arg::CURRENT, pin_memory=false),
+    text_signature = "(size, fill_value, *, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn full(
+    py: Python<'_>,
+    size: &Bound<'_, PyAny>,
+    fill_value: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Arg,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    let size = PyTuple::new(py, [size])?;
+    let tensor = empty(py, &size, dtype, device, pin_memory)?;
+    fills::constant(py, &tensor, fill_value)?;
+    Ok(tensor)
+}
+
+/// A tensor of the numbers in nested lists: float32, int64, bool or complex64 unless a type is named.
+///
+/// >>> import anyaccel
+/// >>> anyaccel.tensor([[1, 2], [3, 4]]).dtype
+/// anyaccel.int64
+#[pyfunction]
+#[pyo3(
+    signature = (data, *, dtype=None, device=Arg::CURRENT, pin_memory=false),
+    text_signature = "(data, *, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn tensor(
+    py: Python<'_>,
+    data: &Bound<'_, PyAny>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Arg,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    let mut shape = Vec::new();
+    let mut items = Vec::new();
+    flatten(data, 0, &mut shape, &mut items)?;
+    let dtype = dtype.map_or_else(|| inferred(&items), |dtype| dtype.get().0);
+    let mut bytes = Vec::with_capacity(items.len() * dtype.size());
+    for item in &items {
+        bytes.extend(super::values::element(py, dtype, item)?);
+    }
+    let device = place(device.0)?;
+    let host = Tensor::of_host_bytes(py, &bytes, dtype, &shape)?;
+    if pin_memory || device != host.storage.device() {
+        let target = Tensor::empty(py, device, dtype, shape, pin_memory)?;
+        super::copies::copy(py, &target, &host, false)?;
+        return Ok(target);
+    }
+    Ok(host)
+}
+
+fn flatten<'py>(
+    data: &Bound<'py, PyAny>,
+    depth: usize,
+    shape: &mut Vec<u64>,
+    items: &mut Vec<Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    if !data.is_instance_of::<PyList>() && !data.is_instance_of::<PyTuple>() {
+        if depth != shape.len() {
+            return Err(PyValueError::new_err("nested lists of different depths"));
+        }
+        items.push(data.clone());
+        return Ok(());
+    }
+    if depth > 64 {
+        return Err(PyValueError::new_err("lists nested deeper than 64"));
+    }
+    let len = data.len()? as u64;
+    match shape.get(depth) {
+        None if items.is_empty() => shape.push(len),
+        Some(&known) if known == len => {}
+        _ => return Err(PyValueError::new_err("nested lists of different lengths")),
+    }
+    for item in data.try_iter()? {
+        flatten(&item?, depth + 1, shape, items)?;
+    }
+    Ok(())
+}
+
+fn inferred(items: &[Bound<'_, PyAny>]) -> DType {
+    let any = |is: fn(&Bound<'_, PyAny>) -> bool| items.iter().any(is);
+    if items.is_empty()
+        || any(|item| item.is_instance_of::<PyFloat>()) && !any(|item| item.is_instance_of::<PyComplex>())
+    {
+        DType::F32
+    } else if any(|item| item.is_instance_of::<PyComplex>()) {
+        DType::C64
+    } else if items.iter().all(|item| item.is_instance_of::<PyBool>()) {
+        DType::Bool
+    } else {
+        DType::I64
+    }
+}
+
+/// A tensor like another, with undefined contents.
+#[pyfunction]
+#[pyo3(
+    signature = (input, *, dtype=None, device=None, pin_memory=false),
+    text_signature = "(input, *, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn empty_like(
+    py: Python<'_>,
+    input: &Bound<'_, Tensor>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Option<Arg>,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    let input = input.get();
+    let device = match device {
+        None => input.storage.device(),
+        Some(device) => place(device.0)?,
+    };
+    let dtype = dtype.map_or(input.dtype, |dtype| dtype.get().0);
+    Tensor::empty(py, device, dtype, input.shape.clone(), pin_memory)
+}
+
+/// A tensor of zeros like another.
+#[pyfunction]
+#[pyo3(
+    signature = (input, *, dtype=None, device=None, pin_memory=false),
+    text_signature = "(input, *, dtype=None, device=None, pin_memory=False)"
+)]
+pub(crate) fn zeros_like(
+    py: Python<'_>,
+    input: &Bound<'_, Tensor>,
+    dtype: Option<&Bound<'_, PyDType>>,
+    device: Option<Arg>,
+    pin_memory: bool,
+) -> PyResult<Tensor> {
+    let tensor = empty_like(py, input, dtype, device, pin_memory)?;
+    fills::pattern(py, &tensor, &vec![0; tensor.dtype.size()])?;
+    Ok(tensor)
+}
+
+/// A tensor that shares the memory of an array (anything with the buffer protocol). It must be C-contiguous.
+#[pyfunction]
+#[pyo3(signature = (ndarray, /))]
+pub(crate) fn from_numpy(ndarray: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    buffer::import(ndarray)
+}
+
+/// A one-dimensional tensor that shares the memory of a buffer, whatever its elements are there.
+#[pyfunction]
+#[pyo3(signature = (buffer, *, dtype))]
+pub(crate) fn frombuffer(buffer: &Bound<'_, PyAny>, dtype: &Bound<'_, PyDType>) -> PyResult<Tensor> {
+    buffer::import(buffer)?.reinterpreted(dtype.get().0, true)
+}
+
+/// A tensor that shares host memory with another library's, by `__dlpack__`.
+#[pyfunction]
+#[pyo3(signature = (ext_tensor, /))]
+pub(crate) fn from_dlpack(ext_tensor: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    dlpack::import(ext_tensor)
+}
+
+/// What `Tensor.to` is asked for.
+pub(super) struct Target {
+    pub(super) device: Option<Device>,
+    pub(super) dtype: Option<DType>,
+    pub(super) non_blocking: bool,
+    pub(super) copy: bool,
+}
+
+/// Reads `to(device, dtype, non_blocking, copy)`, `to(dtype, ...)`, `to(other, ...)`.
+pub(super) fn target(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Target> {
+    let mut target = Target { device: None, dtype: None, non_blocking: false, copy: false };
+    let mut flags = 0;
+    for arg in args.iter() {
+        if let Ok(flag) = arg.cast::<PyBool>() {
+            match flags {
+                0 => target.non_blocking = flag.is_true(),
+                1 => target.copy = flag.is_true(),
+                _ => return Err(PyTypeError::new_err("to() takes two flags, non_blocking and copy")),
+            }
+            flags += 1;
+        } else if let Ok(other) = arg.cast::<Tensor>() {
+            target.device = Some(other.get().storage.device());
+            target.dtype = Some(other.get().dtype);
+        } else if let Ok(dtype) = arg.cast::<PyDType>() {
+            target.dtype = Some(dtype.get().0);
+        } else if !arg.is_none() {
+            target.device = named(arg.extract::<Arg>()?.0)?;
+        }
+    }
+    for (key, value) in kwargs.into_iter().flat_map(PyDictMethods::iter) {
+        let key: String = key.extract()?;
+        match key.as_str() {
+            "device" => target.device = named(value.extract::<Arg>()?.0)?,
+            "dtype" if value.is_none() => {}
+            "dtype" => match value.cast::<PyDType>() {
+                Ok(dtype) => target.dtype = Some(dtype.get().0),
+                Err(_) => {
+                    return Err(PyTypeError::new_err(format!("dtype must be a dtype, not {}", type_name(&value))));
+                }
+            },
+            "non_blocking" => target.non_blocking = value.extract()?,
+            "copy" => target.copy = value.extract()?,
+            _ => return Err(PyTypeError::new_err(format!("to() got an unexpected keyword argument '{key}'"))),
+        }
+    }
+    Ok(target)
+}
