@@ -2,7 +2,7 @@
 
 use crate::case::{Capability, Case, Outcome, expect, same, same_bytes};
 use crate::env::Env;
-use crate::lab::{Delay, Lab, Latch};
+use crate::lab::{Delay, Hold, Lab, Latch};
 use anyaccel_hal::{HostStatus, Until};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -244,8 +244,14 @@ fn no_lock_held(env: &Env) -> Outcome {
     let stream = lab.stream()?;
     let inside = Arc::new(Latch::default());
     let entered = inside.clone();
-    lab.call(stream, move |_| entered.open())?;
-    let hold = lab.hold_by(Delay::HostFn, stream)?;
+    // One function that tells and then blocks: with two, the calls below could come before the second has begun.
+    let (hold, held) = Hold::latch();
+    lab.call(stream, move |status| {
+        entered.open();
+        if status == HostStatus::Run {
+            held.wait();
+        }
+    })?;
     lab.mark(stream)?;
     expect("H11", inside.wait_for(lab.patience), "the function's turn to come", "it has not")?;
     let what = "every call to return while a host function blocks";
