@@ -336,7 +336,8 @@ impl Runtime {
 
     /// Tells `observer` of every request for device memory that fails, before its caller gets the error: device, request,
     /// total, free and what the cache holds. Runs on the failing thread, without locks; a panic in it ends there. May be
-    /// attached before anything starts; stays for the runtime's life.
+    /// attached before anything starts; stays for the runtime's life, so one that holds a clone of its
+    /// runtime keeps it for good: hold a weak reference of your own instead.
     pub fn attach_out_of_memory_observer(&self, observer: impl Fn(Device, &OutOfMemory) + Send + Sync + 'static) {
         self.core.memory.observers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(observer));
     }
