@@ -64,14 +64,13 @@ impl Rig {
 #[derive(Clone, Copy)]
 pub(crate) struct On<'a>(pub &'a dyn Device);
 
-// SAFETY of every block below: see this module's documentation.
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all: the module's documentation")]
 impl On<'_> {
     pub(crate) fn alloc(self, len: u64) -> Segment {
         self.0.alloc(len).unwrap()
     }
 
     pub(crate) fn free(self, mem: Mem) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.free(mem) }
     }
 
@@ -80,6 +79,7 @@ impl On<'_> {
     }
 
     pub(crate) fn destroy(self, stream: StreamId) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.destroy_stream(stream) }
     }
 
@@ -91,14 +91,17 @@ impl On<'_> {
     }
 
     pub(crate) fn try_mark(self, stream: StreamId) -> Result<Mark, Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.mark(stream) }
     }
 
     pub(crate) fn wait(self, stream: StreamId, of: StreamId, mark: u64) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.wait(stream, of, Mark::At(mark)) }
     }
 
     pub(crate) fn wait_host(self, stream: StreamId, until: Until) -> Result<Waited, Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.wait_host(stream, until, None, WaitMode::Auto) }
     }
 
@@ -108,26 +111,32 @@ impl On<'_> {
     }
 
     pub(crate) fn wait_for(self, stream: StreamId, until: Until, time: Duration) -> Result<Waited, Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.wait_host(stream, until, Some(Instant::now() + time), WaitMode::Block) }
     }
 
     pub(crate) fn completed(self, stream: StreamId) -> u64 {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.completed(stream).unwrap() }
     }
 
     pub(crate) fn fill(self, stream: StreamId, dst: Place, byte: u8, len: u64) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.fill(stream, dst, Pattern::byte(byte), len) }
     }
 
     pub(crate) fn pattern(self, stream: StreamId, dst: Place, pattern: &[u8], len: u64) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.fill(stream, dst, Pattern::new(pattern).unwrap(), len) }
     }
 
     pub(crate) fn write(self, stream: StreamId, dst: Place, bytes: &[u8]) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.write(stream, dst, bytes) }
     }
 
     pub(crate) fn copy(self, stream: StreamId, dst: End, src: End, len: u64) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.copy(stream, dst, src, len) }
     }
 
@@ -145,6 +154,7 @@ impl On<'_> {
     }
 
     pub(crate) fn call(self, stream: StreamId, function: impl FnMut(HostStatus) + Send + 'static) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.host_call(stream, HostFn::new(function)) }
     }
 
@@ -155,6 +165,7 @@ impl On<'_> {
         launch: Launch,
         args: &[Arg<'_>],
     ) -> Result<(), Fault> {
+        // SAFETY: H1, H4, H5: handles and memory of the test; the simulation refuses what breaks a rule.
         unsafe { self.0.launch(stream, kernel, launch, args) }
     }
 }
