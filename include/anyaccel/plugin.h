@@ -578,7 +578,7 @@ typedef struct anyaccel_op {
         anyaccel_op_write write;
         anyaccel_host_fn host_call;
         anyaccel_op_launch launch;
-    } as;
+    } data;
 } anyaccel_op;
 
 /* A node of an explicit graph. */
