@@ -210,6 +210,8 @@ impl Driver for PluginDriver {
         };
         // SAFETY: a function of the plugin under its type, on its driver; it reports to `reported` while it runs.
         unsafe { function(handle.raw.as_ptr(), (&raw mut checks).cast(), reported) };
+        // The plugin's own go among the two above, by their layers.
+        checks.sort_by_key(|check| check.layer);
         checks
     }
 }

@@ -1,5 +1,6 @@
 //! Why a library is no plugin, one line each.
 
+use anyaccel_hal::Kind;
 use std::path::{Path, PathBuf};
 
 /// A library that can't be used as a plugin: which, and why. Prints as one line.
@@ -13,7 +14,8 @@ pub struct LoadError {
 }
 
 impl LoadError {
-    pub(crate) fn new(path: &Path, reason: Refusal) -> Self {
+    /// What is wrong with the library at `path`.
+    pub fn new(path: &Path, reason: Refusal) -> Self {
         Self { path: path.to_owned(), reason }
     }
 }
@@ -127,6 +129,20 @@ pub enum Refusal {
         name: String,
         /// What would be right.
         right: &'static str,
+    },
+    /// The same library a second time.
+    #[error("it is loaded already, as '{kind}'")]
+    Twice {
+        /// Its kind.
+        kind: Kind,
+    },
+    /// Another backend has that name.
+    #[error("its kind '{kind}' is taken by {holder}")]
+    KindTaken {
+        /// The name.
+        kind: Kind,
+        /// Who has it: a plugin's path, or words for a backend that is built in.
+        holder: String,
     },
 }
 
