@@ -371,7 +371,7 @@ pub enum Error {
     },
 }
 
-impl From<LoadError> for Error {
+impl std::convert::From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         Self::Plugin(error)
     }
