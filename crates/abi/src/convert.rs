@@ -113,7 +113,9 @@ pub(crate) fn host_fn(function: HostFn) -> raw::HostFn {
     let (call, drop, data) = function.into_raw();
     // SAFETY: HostStatus is repr(u32), and the header has plugins pass no other value than it has.
     let call = unsafe {
-        std::mem::transmute::<unsafe extern "C" fn(*mut c_void, HostStatus), unsafe extern "C" fn(*mut c_void, u32)>(call)
+        std::mem::transmute::<unsafe extern "C" fn(*mut c_void, HostStatus), unsafe extern "C" fn(*mut c_void, u32)>(
+            call,
+        )
     };
     raw::HostFn { call: Some(call), drop: Some(drop), data }
 }
@@ -126,7 +128,9 @@ pub(crate) unsafe fn to_host_fn(function: raw::HostFn, api: &'static str) -> Res
     };
     // SAFETY: HostStatus is repr(u32), and what takes any number takes those.
     let call = unsafe {
-        std::mem::transmute::<unsafe extern "C" fn(*mut c_void, u32), unsafe extern "C" fn(*mut c_void, HostStatus)>(call)
+        std::mem::transmute::<unsafe extern "C" fn(*mut c_void, u32), unsafe extern "C" fn(*mut c_void, HostStatus)>(
+            call,
+        )
     };
     // SAFETY: H13: it may be called on any thread and does not unwind.
     Ok(unsafe { HostFn::from_raw(call, drop, function.data) })
@@ -266,8 +270,10 @@ pub(crate) unsafe fn put_info(raw: *mut raw::DeviceInfo, info: &DeviceInfo) {
     raw.max_alloc = info.max_alloc;
     raw.alignment = info.alignment;
     raw.place_alignment = info.place_alignment;
-    raw.dtypes =
-        DType::ALL.iter().filter(|&&dtype| info.dtypes.contains(dtype)).fold(0, |bits, dtype| bits | 1 << dtype.number());
+    raw.dtypes = DType::ALL
+        .iter()
+        .filter(|&&dtype| info.dtypes.contains(dtype))
+        .fold(0, |bits, dtype| bits | 1 << dtype.number());
     raw.stamp_ns = info.stamp_ns;
     raw.fill_patterns = info.fill_patterns.0;
     raw.cores = info.cores.unwrap_or(0);

@@ -42,10 +42,7 @@ pub(crate) fn call_or_time_out(
 }
 
 #[inline]
-fn outcome<const N: usize>(
-    api: &'static str,
-    function: impl FnOnce(*mut raw::Fault) -> u32,
-) -> Result<u32, Fault> {
+fn outcome<const N: usize>(api: &'static str, function: impl FnOnce(*mut raw::Fault) -> u32) -> Result<u32, Fault> {
     let mut note = Buffer::<N>::new();
     let mut fault = raw::Fault {
         struct_size: size_of::<raw::Fault>() as u32,
@@ -113,10 +110,7 @@ pub(crate) unsafe fn answer(fault: *mut raw::Fault, body: impl FnOnce() -> Resul
 ///
 /// # Safety
 /// As there.
-pub(crate) unsafe fn answer_or_time_out(
-    fault: *mut raw::Fault,
-    body: impl FnOnce() -> Result<bool, Fault>,
-) -> u32 {
+pub(crate) unsafe fn answer_or_time_out(fault: *mut raw::Fault, body: impl FnOnce() -> Result<bool, Fault>) -> u32 {
     let mut in_time = true;
     // SAFETY: as this function.
     let result = unsafe {
@@ -204,7 +198,8 @@ mod tests {
         let note = seen.note.expect("a note");
         assert!(note.ends_with('…') && note.len() > NOTE - 8 && long.starts_with(note.trim_end_matches('…')), "{note}");
         // SAFETY: as in `trip`.
-        let whole = call_at_length("load", |fault| unsafe { answer(fault, || Err(Fault::invalid("load", long.clone()))) });
+        let whole =
+            call_at_length("load", |fault| unsafe { answer(fault, || Err(Fault::invalid("load", long.clone()))) });
         assert_eq!(whole.expect_err("a fault").note.as_deref(), Some(long.as_str()));
     }
 

@@ -108,7 +108,10 @@ fn rust_knows_every_struct_and_number_of_the_header() {
     let numbers = declared("#define ANYACCEL_");
     assert!(numbers.len() > 70, "{numbers:?}");
     for name in numbers.iter().filter(|name| !not_numbers.contains(&name.as_str())) {
-        assert!(NUMBERS.iter().any(|(known, _)| known.strip_prefix("ANYACCEL_") == Some(name)), "Rust does not know {name}");
+        assert!(
+            NUMBERS.iter().any(|(known, _)| known.strip_prefix("ANYACCEL_") == Some(name)),
+            "Rust does not know {name}"
+        );
     }
 }
 

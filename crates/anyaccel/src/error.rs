@@ -2,9 +2,9 @@
 
 use crate::device::Device;
 use crate::graph::GraphError;
+use anyaccel_abi::LoadError;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
 use anyaccel_engine::random::RandomError;
-use anyaccel_abi::LoadError;
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
 use anyaccel_kernels::KernelError;
 use std::fmt;

@@ -5,9 +5,7 @@ use crate::convert::{self, each};
 use crate::fault::{answer_or_time_out, contained};
 use crate::raw;
 use crate::text;
-use anyaccel_hal::{
-    Arg, Device, Fault, Kernel, Mem, Pattern, Stamp, StreamId, Until, WaitMode, Waited,
-};
+use anyaccel_hal::{Arg, Device, Fault, Kernel, Mem, Pattern, Stamp, StreamId, Until, WaitMode, Waited};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

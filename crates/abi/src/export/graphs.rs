@@ -122,7 +122,11 @@ unsafe fn to_op(op: &raw::Op, api: &'static str) -> Result<Op, Fault> {
         match op.kind {
             raw::OP_COPY => {
                 let copy = op.data.copy;
-                Ok(Op::Copy { dst: convert::to_end(&copy.dst, api)?, src: convert::to_end(&copy.src, api)?, len: copy.len })
+                Ok(Op::Copy {
+                    dst: convert::to_end(&copy.dst, api)?,
+                    src: convert::to_end(&copy.src, api)?,
+                    len: copy.len,
+                })
             }
             raw::OP_FILL => {
                 let fill = op.data.fill;

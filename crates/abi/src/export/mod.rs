@@ -45,13 +45,8 @@ macro_rules! export {
         /// # Safety
         /// None is asked of the caller; `host` may be null.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn anyaccel_plugin_entry(
-            host: *const $crate::raw::Host,
-        ) -> *const $crate::raw::Plugin {
-            unsafe extern "C" fn create(
-                driver: *mut *mut $crate::raw::Driver,
-                fault: *mut $crate::raw::Fault,
-            ) -> u32 {
+        pub unsafe extern "C" fn anyaccel_plugin_entry(host: *const $crate::raw::Host) -> *const $crate::raw::Plugin {
+            unsafe extern "C" fn create(driver: *mut *mut $crate::raw::Driver, fault: *mut $crate::raw::Fault) -> u32 {
                 // SAFETY: what the host passes to a function of this type.
                 unsafe { $crate::export::create($construct, driver, fault) }
             }

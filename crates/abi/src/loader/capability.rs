@@ -74,7 +74,8 @@ impl Capabilities {
     pub(crate) fn of(tables: &'static Tables, open: &Arc<Open>) -> Result<Self, Fault> {
         Ok(Self {
             pinned: Of::find(tables.pinned.as_ref(), open, |table| {
-                let mut limits = raw::PinnedLimits { struct_size: size::<raw::PinnedLimits>(), flags: 0, granularity: 0 };
+                let mut limits =
+                    raw::PinnedLimits { struct_size: size::<raw::PinnedLimits>(), flags: 0, granularity: 0 };
                 ask!(table, open.raw(), limits(&raw mut limits))?;
                 let register = limits.flags & raw::PINNED_REGISTER != 0;
                 promised(register, table.register_memory.is_some(), "register_memory", "ANYACCEL_PINNED_REGISTER")?;

@@ -8,8 +8,8 @@ use crate::fault::{call, call_or_time_out};
 use crate::raw;
 use anyaccel_hal::{
     Arg, Device, DeviceInfo, End, Fault, FaultKind, Gates, Graphs, HostFn, Kernel, Kernels, Launch, Mark, Mem,
-    MemoryInfo, NativeEvents, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Telemetry, Until,
-    VirtualMemory, WaitMode, Waited,
+    MemoryInfo, NativeEvents, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory,
+    WaitMode, Waited,
 };
 use std::fmt;
 use std::ptr::NonNull;
@@ -85,9 +85,8 @@ impl PluginDevice {
 pub(crate) fn sound(api: &'static str, asked: u64, alignment: u64, segment: raw::Segment) -> Result<Segment, Fault> {
     let raw::Segment { addr, len, .. } = segment;
     if len < asked || addr % alignment != 0 || addr.checked_add(len).is_none() {
-        let note = format!(
-            "H3: the plugin gave {len} bytes at {addr:#x} for {asked} bytes at multiples of {alignment}"
-        );
+        let note =
+            format!("H3: the plugin gave {len} bytes at {addr:#x} for {asked} bytes at multiples of {alignment}");
         return Err(Fault::new(FaultKind::Driver, api).note(note));
     }
     Ok(convert::to_segment(segment))

@@ -100,7 +100,8 @@ impl PluginDriver {
         let present = (probe.present_known != 0).then_some(probe.present);
         if probe.visible > MOST_DEVICES {
             let found = format!("the plugin says {}, there can be {MOST_DEVICES} at most", probe.visible);
-            let absence = Absence::Missing { layer: Layer::Probe, subject: "a possible number of devices".into(), found };
+            let absence =
+                Absence::Missing { layer: Layer::Probe, subject: "a possible number of devices".into(), found };
             return Probe { visible: 0, present: None, absence: Some(absence), started };
         }
         let absence = match probe.absence {
@@ -110,9 +111,7 @@ impl PluginDriver {
                 value: found,
                 expected: text::keep(&expected, "another value"),
             }),
-            raw::ABSENCE_MASKED => {
-                Some(Absence::Masked { name: text::keep(&subject, "a variable"), value: found })
-            }
+            raw::ABSENCE_MASKED => Some(Absence::Masked { name: text::keep(&subject, "a variable"), value: found }),
             _ => None,
         };
         Probe { visible: probe.visible, present, absence, started }

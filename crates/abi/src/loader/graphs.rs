@@ -5,9 +5,7 @@ use super::device::{Open, ask};
 use crate::convert;
 use crate::fault::call;
 use crate::raw;
-use anyaccel_hal::{
-    CaptureId, CaptureMode, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, Op, OwnedArg, StreamId,
-};
+use anyaccel_hal::{CaptureId, CaptureMode, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, Op, OwnedArg, StreamId};
 
 /// Native graphs.
 pub(crate) type GraphsOf = Of<raw::GraphsTable, GraphsLimits>;

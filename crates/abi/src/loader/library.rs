@@ -33,8 +33,9 @@ fn open(path: &Path) -> Result<libloading::Library, Refusal> {
     // SAFETY: the user named this library as a plugin, whose constructors start nothing (H22).
     let library = unsafe { libloading::Library::new(path) };
     library.map_err(|error| {
-        let text = error.to_string();
-        // The system repeats the path, which the error has already.
+        // What the system says is the error's source, and repeats the path.
+        let said = std::error::Error::source(&error).map(ToString::to_string);
+        let text = said.unwrap_or_else(|| error.to_string());
         let text = text.replace(&format!("{}: ", path.display()), "");
         Refusal::DoesNotLoad { found: text.lines().collect::<Vec<_>>().join(" ") }
     })

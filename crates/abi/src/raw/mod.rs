@@ -179,8 +179,5 @@ const WORK_GROUP: Layout = Layout {
 const KERNEL_ARG: Layout = Layout {
     name: "anyaccel_kernel_arg",
     size: size_of::<anyaccel_hal::KernelArg>(),
-    fields: &[
-        ("pointer", offset_of!(anyaccel_hal::KernelArg, ptr)),
-        ("len", offset_of!(anyaccel_hal::KernelArg, len)),
-    ],
+    fields: &[("pointer", offset_of!(anyaccel_hal::KernelArg, ptr)), ("len", offset_of!(anyaccel_hal::KernelArg, len))],
 };
