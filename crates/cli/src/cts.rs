@@ -240,7 +240,7 @@ fn brief(report: &Report) -> String {
 /// The last line of a subject: its name, which for a plugin is a path, and the counts.
 fn concluded(subject: &str, counts: &str) -> String {
     if subject.contains(std::path::MAIN_SEPARATOR) {
-        return format!("{}{}", item(0, "", 0, subject), item(0, "", 5, counts));
+        return format!("{subject}\n{}", item(0, "", 5, counts));
     }
     item(0, subject, 5, counts)
 }
