@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod info;
 mod output;
+mod plugins;
 mod process;
 mod random;
 mod replay;
