@@ -13,6 +13,7 @@ mod functions;
 mod gate;
 mod graph;
 mod memory;
+mod plugin;
 mod random;
 mod scope;
 mod stream;
@@ -64,6 +65,7 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
             seed_all, set_rng_state, set_rng_state_all, set_rng_state_offset, _lazy_call, _host_generator, _checked_seed,
         };
         tensor::{_rebuild_tensor};
+        plugin::{load_plugin};
     }
     use tensor::factory;
     add! {
