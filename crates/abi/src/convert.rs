@@ -3,8 +3,8 @@
 use crate::raw;
 use crate::text::{self, Buffer};
 use anyaccel_hal::{
-    Arg, DType, DTypeSet, DeviceInfo, End, Fault, FaultKind, HostFn, HostPtr, HostStatus, Launch, Mark, Mem,
-    PatternSizes, PciAddress, Place, PriorityRange, Segment, Uuid,
+    Arg, DType, DTypeSet, DeviceInfo, End, Fault, FaultKind, HostFn, HostPtr, HostStatus, Mark, Mem, PatternSizes,
+    PciAddress, Place, PriorityRange, Segment, Uuid,
 };
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -59,14 +59,6 @@ pub(crate) fn to_end(end: &raw::End, api: &'static str) -> Result<End, Fault> {
     }
 }
 
-pub(crate) const fn launch(launch: Launch) -> raw::Launch {
-    raw::Launch { groups: launch.groups, threads: launch.threads, shared: launch.shared, reserved: 0 }
-}
-
-pub(crate) const fn to_launch(launch: &raw::Launch) -> Launch {
-    Launch { groups: launch.groups, threads: launch.threads, shared: launch.shared }
-}
-
 pub(crate) const fn arg(arg: Arg<'_>) -> raw::Arg {
     let (kind, at, bytes, len) = match arg {
         Arg::Place { place: at, len } => (raw::ARG_PLACE, place(at), std::ptr::null(), len),
@@ -97,6 +89,9 @@ const FEW: usize = 16;
 /// Hands `body` the list with each element converted, on the stack if it is short.
 #[inline]
 pub(crate) fn each<T: Copy, U: Copy, R>(list: &[T], convert: impl Fn(T) -> U, body: impl FnOnce(&[U]) -> R) -> R {
+    if list.is_empty() {
+        return body(&[]);
+    }
     if list.len() > FEW {
         return body(&list.iter().map(|&item| convert(item)).collect::<Vec<U>>());
     }
