@@ -357,6 +357,7 @@ typedef struct anyaccel_launch {
     uint32_t groups[3];  /* along x, y, z (CUDA: grid); none is 0 */
     uint32_t threads[3]; /* of a group (CUDA: block); none is 0 */
     uint32_t shared;     /* dynamic group-local memory, bytes */
+    uint32_t reserved;
 } anyaccel_launch;
 
 /* Arguments of kernels. */

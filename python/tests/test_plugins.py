@@ -56,7 +56,7 @@ def test_what_is_no_plugin_is_refused_in_one_line(script, small, tmp_path):
     text.write_text("no library")
     code = f"""
     import anyaccel
-    for path, words in [("relative.so", "relative"), ("/no/such.so", "can't be read"), ({str(text)!r}, "no library")]:
+    for path, words in [("relative.so", "relative"), ("/no/such.so", "can't be read"), ({str(text)!r}, "no shared library")]:
         try:
             anyaccel.load_plugin(path)
         except ValueError as error:
