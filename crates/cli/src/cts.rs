@@ -91,6 +91,17 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say which case runs, for the process that watches this one
+    #[arg(long, hide = true)]
+    watched: bool,
+}
+
+impl Args {
+    /// Whether this run calls a library that could take the process down, and nobody watches.
+    pub(crate) fn needs_watching(&self) -> bool {
+        !self.library.is_empty() && !self.list && !self.watched
+    }
 }
 
 /// The document of `cts --json`.
@@ -144,6 +155,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         fail_fast: args.fail_fast,
         // Without a path to itself the cases that need a process of their own are skipped, which the report says.
         child: std::env::current_exe().ok(),
+        watch: if args.watched { crate::watched::tell } else { |_| () },
         ..Options::default()
     };
     if args.list {

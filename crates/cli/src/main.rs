@@ -11,6 +11,7 @@ mod layout;
 mod output;
 mod random;
 mod replay;
+mod watched;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
@@ -64,6 +65,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => return not_run(&error, arguments.iter().any(|argument| argument == "--json")),
     };
+    if let Command::Cts(args) = &command
+        && let Some(code) = watched::run(args)
+    {
+        return code;
+    }
     let json = match &command {
         Command::Info(args) => args.json,
         Command::Doctor(args) => args.json,

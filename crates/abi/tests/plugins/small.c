@@ -12,6 +12,7 @@
  *   ERRORS                                every call fails, with STARTS every one behind the start
  *   GARBAGE                               handles, addresses, marks and numbers are nonsense
  *   NO_DRIVERS                            create fails
+ *   CRASHES                               alloc takes the process down
  */
 #include <anyaccel/plugin.h>
 #include <stdatomic.h>
@@ -154,6 +155,9 @@ static uint32_t alloc(anyaccel_device *device, uint64_t len, anyaccel_segment *s
 {
     (void)device;
     MAY_FAIL("alloc");
+#ifdef CRASHES
+    abort();
+#endif
 #ifdef GARBAGE
     segment->mem = UINT64_MAX;
     segment->addr = UINT64_MAX - 3;

@@ -96,3 +96,15 @@ fn the_suite_refuses_what_is_no_plugin_or_has_no_device() {
     run(["cts", none.to_str().expect("a Unicode path"), "--filter", "marks.*"]).bad(1, &["npu", "required"]);
     run(["cts", "--list", "--filter", "marks.*"]).bad(2, &["LIBRARY"]);
 }
+
+#[test]
+#[cfg(unix)]
+fn a_plugin_that_takes_the_process_down_is_told_with_the_case() {
+    let crashes = small("crashes", &["CRASHES"]);
+    let arguments = ["cts", crashes.to_str().expect("a Unicode path"), "--filter", "memory.*"];
+    let done = run(arguments);
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    assert!(done.err.contains("took the process down in the case memory.") && done.err.contains("signal"), "{done:#?}");
+    let done = run(arguments.iter().copied().chain(["--json"]));
+    assert_eq!(done.json()["error"]["class"], "wrong");
+}
