@@ -195,11 +195,12 @@ impl DeviceCache {
     fn give(&self, handle: Handle, uses: u64) -> Result<(), FreeError> {
         let mut heap = self.lock();
         let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
-        let uses = heap.give_back(id, uses);
-        if uses == 0 {
+        let pending = heap.give_back(id, uses);
+        if pending == 0 {
             heap.end(id);
         } else {
-            self.defer(heap, id, uses);
+            heap.outlasts_capture(id, uses);
+            self.defer(heap, id, pending);
         }
         Ok(())
     }
