@@ -1,4 +1,4 @@
-/* Numbers between being read and being written.
+/* Numbers, and how they are written as elements of a type.
 
    All of it is arithmetic on integers: no device's way with subnormal numbers, rounding or missing double precision
    makes a difference, and a NaN is handled as it is written here. */
@@ -25,19 +25,11 @@
 #define DTYPE_U64 29
 #define DTYPE_F8_E8M0FNU 44
 
-/* What the 64 bits of a number are. */
-#define KIND_UNSIGNED 0
-#define KIND_SIGNED 1
-/* The bits of a float32, and those of a float64. */
-#define KIND_SINGLE 2
-#define KIND_DOUBLE 3
-
 #define F32_MANTISSA 23
 #define F32_INFINITY 0x7f800000u
 #define F32_NAN 0x7fc00000u
 #define F64_MANTISSA 52
 #define F64_INFINITY 0x7ff0000000000000ul
-#define F64_QUIET 0x0008000000000000ul
 
 /* Bytes of an element. */
 FN u32 size_of(u32 dtype) {
@@ -69,47 +61,6 @@ FN u32 drop_32(u32 x, u32 bits) {
 
 /* ---- float32 and float64 ---- */
 
-FN u32 f32_of_u64(u64 x) {
-    if (x == 0) {
-        return 0;
-    }
-    /* The leading one of the mantissa adds 1 to the exponent. */
-    u32 lead = 63 - CLZ_64(x);
-    u32 exponent = (lead + 126) << F32_MANTISSA;
-    return exponent + (lead <= F32_MANTISSA ? (u32)x << (F32_MANTISSA - lead) : (u32)drop_64(x, lead - F32_MANTISSA));
-}
-
-FN u64 f64_of_u64(u64 x) {
-    if (x == 0) {
-        return 0;
-    }
-    u32 lead = 63 - CLZ_64(x);
-    u64 exponent = (u64)(lead + 1022) << F64_MANTISSA;
-    return exponent + (lead <= F64_MANTISSA ? x << (F64_MANTISSA - lead) : drop_64(x, lead - F64_MANTISSA));
-}
-
-FN u64 f64_of_f32(u32 x) {
-    u64 sign = (u64)(x & 0x80000000u) << 32;
-    u32 magnitude = x & 0x7fffffffu;
-    u32 dropped = F64_MANTISSA - F32_MANTISSA;
-    if (magnitude >= F32_INFINITY) {
-        u64 payload = (u64)(magnitude - F32_INFINITY) << dropped;
-        return sign | F64_INFINITY | payload | (payload != 0 ? F64_QUIET : 0);
-    }
-    u64 mantissa = magnitude;
-    u64 exponent = 1023 - 127;
-    if (magnitude == 0) {
-        return sign;
-    }
-    if (magnitude < 1u << F32_MANTISSA) {
-        /* A subnormal number: its leading one moves to where that of a normal number is. */
-        u32 shift = CLZ_32(magnitude) - (31 - F32_MANTISSA);
-        mantissa <<= shift;
-        exponent -= shift;
-    }
-    return sign | ((mantissa << dropped) + (exponent << F64_MANTISSA));
-}
-
 FN u32 f32_of_f64(u64 x) {
     u32 sign = (u32)(x >> 32) & 0x80000000u;
     u64 magnitude = x & 0x7ffffffffffffffful;
@@ -131,43 +82,7 @@ FN u32 f32_of_f64(u64 x) {
     return sign | (u32)drop_64(mantissa, shift < 63 ? shift : 63);
 }
 
-/* A float64 as an integer of `bits` bits: truncated, the nearest value where it is out of range, 0 for NaN. */
-FN u64 integer_of_f64(u64 x, u32 bits, u32 is_signed) {
-    u32 negative = (u32)(x >> 63);
-    u64 magnitude = x & 0x7ffffffffffffffful;
-    u32 exponent = (u32)(magnitude >> F64_MANTISSA);
-    if (magnitude > F64_INFINITY || exponent < 1023 || (negative != 0 && is_signed == 0)) {
-        return 0;
-    }
-    u64 mantissa = (magnitude & ((1ul << F64_MANTISSA) - 1)) | 1ul << F64_MANTISSA;
-    u64 whole = ~0ul;
-    if (exponent < 1023 + 64) {
-        whole = exponent <= 1023 + F64_MANTISSA ? mantissa >> (1023 + F64_MANTISSA - exponent)
-                                                : mantissa << (exponent - 1023 - F64_MANTISSA);
-    }
-    u64 most = ~0ul >> (64 - bits);
-    if (is_signed != 0) {
-        most = (most >> 1) + negative;
-    }
-    whole = whole < most ? whole : most;
-    return negative != 0 ? 0 - whole : whole;
-}
-
 /* ---- Formats narrower than float32, by mantissa bits and bias ---- */
-
-/* The bits of the float32 that a code without sign stands for, by the formula alone: codes for infinity or NaN come out as the
-   number that they would be otherwise. */
-FN u32 widen(u32 code, u32 mantissa, u32 bias) {
-    if (code >> mantissa != 0) {
-        return (code << (F32_MANTISSA - mantissa)) + ((127 - bias) << F32_MANTISSA);
-    }
-    if (code == 0) {
-        return 0;
-    }
-    /* Steps from 0: the leading one moves to where that of a normal number is. */
-    u32 lead = 31 - CLZ_32(code);
-    return (code << (F32_MANTISSA - lead)) + ((127 - bias + lead - mantissa) << F32_MANTISSA);
-}
 
 /* The code nearest to the bits of a float32 without sign, ties to even, by the formula alone: it means something below the
    magnitude that the first unusable power of two has. */
@@ -185,13 +100,6 @@ FN u32 narrow(u32 magnitude, u32 mantissa, u32 bias) {
 }
 
 /* A type with infinities from the code `infinity` on. */
-FN u32 widen_ieee(u32 code, u32 sign, u32 mantissa, u32 bias, u32 infinity) {
-    if (code >= infinity) {
-        return sign | F32_INFINITY | (code - infinity) << (F32_MANTISSA - mantissa);
-    }
-    return sign | widen(code, mantissa, bias);
-}
-
 FN u32 narrow_ieee(u32 magnitude, u32 mantissa, u32 bias, u32 infinity, u32 nan) {
     if (magnitude > F32_INFINITY) {
         return nan;
@@ -200,120 +108,14 @@ FN u32 narrow_ieee(u32 magnitude, u32 mantissa, u32 bias, u32 infinity, u32 nan)
     return magnitude >= limit ? infinity : narrow(magnitude, mantissa, bias);
 }
 
-/* A type without infinities or negative zero, whose one NaN is 0x80. */
-FN u32 widen_fnuz(u32 code, u32 mantissa, u32 bias) {
-    return code == 0x80 ? F32_NAN : (code & 0x80) << 24 | widen(code & 0x7f, mantissa, bias);
+FN u32 f16_of_f32(u32 x) {
+    return (x & 0x80000000u) >> 16 | narrow_ieee(x & 0x7fffffffu, 10, 15, 0x7c00, 0x7e00);
 }
 
-FN u32 narrow_fnuz(u32 magnitude, u32 sign, u32 mantissa, u32 bias) {
-    u32 limit = ((0x80u >> mantissa) + 127 - bias) << F32_MANTISSA;
-    u32 code = magnitude >= limit ? 0x80 : narrow(magnitude, mantissa, bias);
-    return code == 0 || code >= 0x80 ? code & 0x80 : code | sign >> 24;
-}
-
-/* The bits of the float32 that a code of a narrow type stands for. */
-FN u32 f32_of_narrow(u32 dtype, u32 code) {
-    u32 sign_8 = (code & 0x80) << 24;
-    switch (dtype) {
-    case DTYPE_F16: return widen_ieee(code & 0x7fff, (code & 0x8000) << 16, 10, 15, 0x7c00);
-    case DTYPE_BF16: return code << 16;
-    case DTYPE_F8_E5M2: return widen_ieee(code & 0x7f, sign_8, 2, 15, 0x7c);
-    case DTYPE_F8_E4M3FN: return (code & 0x7f) == 0x7f ? sign_8 | F32_NAN : sign_8 | widen(code & 0x7f, 3, 7);
-    case DTYPE_F8_E5M2FNUZ: return widen_fnuz(code, 2, 16);
-    case DTYPE_F8_E4M3FNUZ: return widen_fnuz(code, 3, 8);
-    /* float8_e8m0fnu. 2^-127 is subnormal in float32: the one code whose bits are not just the exponent. */
-    default: return code == 0xff ? F32_NAN : code == 0 ? 1u << (F32_MANTISSA - 1) : code << F32_MANTISSA;
-    }
-}
-
-FN u32 narrow_of_f32(u32 dtype, u32 x) {
+/* The exponent is that of float32: rounding the bits rounds subnormal numbers and carries into infinity as well. */
+FN u32 bf16_of_f32(u32 x) {
     u32 magnitude = x & 0x7fffffffu;
-    u32 sign = x & 0x80000000u;
-    switch (dtype) {
-    case DTYPE_F16: return sign >> 16 | narrow_ieee(magnitude, 10, 15, 0x7c00, 0x7e00);
-    /* The exponent is that of float32: rounding the bits rounds subnormal numbers and carries into infinity as well. */
-    case DTYPE_BF16: return sign >> 16 | (magnitude > F32_INFINITY ? F32_NAN >> 16 : drop_32(magnitude, 16));
-    case DTYPE_F8_E5M2: return sign >> 24 | narrow_ieee(magnitude, 2, 15, 0x7c, 0x7f);
-    /* 480 is the number that the code of NaN would be; what rounds there carries into that code by itself. */
-    case DTYPE_F8_E4M3FN: return sign >> 24 | (magnitude >= 0x43f00000u ? 0x7f : narrow(magnitude, 3, 7));
-    case DTYPE_F8_E5M2FNUZ: return narrow_fnuz(magnitude, sign, 2, 16);
-    case DTYPE_F8_E4M3FNUZ: return narrow_fnuz(magnitude, sign, 3, 8);
-    default: {
-        /* float8_e8m0fnu. The half-way point belongs to the larger power, except below 2^-126, where it would be 2^-127. */
-        u32 exponent = magnitude >> F32_MANTISSA;
-        u32 middle = (1u << (F32_MANTISSA - 1)) + (exponent == 0 ? 1 : 0);
-        return exponent == 0xff ? 0xff : exponent + ((magnitude & 0x007fffffu) >= middle ? 1 : 0);
-    }
-    }
-}
-
-/* ---- Numbers of any type ---- */
-
-/* What kind of number elements of a real type are read as. */
-FN u32 kind_of(u32 dtype) {
-    switch (dtype) {
-    case DTYPE_BOOL: case DTYPE_U8: case DTYPE_U16: case DTYPE_U32: case DTYPE_U64: return KIND_UNSIGNED;
-    case DTYPE_I8: case DTYPE_I16: case DTYPE_I32: case DTYPE_I64: return KIND_SIGNED;
-    case DTYPE_F64: return KIND_DOUBLE;
-    default: return KIND_SINGLE;
-    }
-}
-
-/* The number that an element stands for, given as its bytes. */
-FN u64 number_of_element(u32 dtype, u64 bytes) {
-    switch (dtype) {
-    /* Bytes other than 0 and 1 in a bool are true. */
-    case DTYPE_BOOL: return bytes != 0 ? 1 : 0;
-    case DTYPE_I8: return (u64)(i64)(signed char)bytes;
-    case DTYPE_I16: return (u64)(i64)(short)bytes;
-    case DTYPE_I32: return (u64)(i64)(i32)bytes;
-    case DTYPE_U8: case DTYPE_U16: case DTYPE_U32: case DTYPE_U64: case DTYPE_I64: case DTYPE_F32: case DTYPE_F64: return bytes;
-    default: return f32_of_narrow(dtype, (u32)bytes);
-    }
-}
-
-FN u32 is_nonzero(u32 kind, u64 number) {
-    /* Zeros have a sign in floating-point types alone. */
-    u64 sign = kind == KIND_SINGLE ? 0x80000000ul : kind == KIND_DOUBLE ? 1ul << 63 : 0;
-    return (number & ~sign) != 0 ? 1 : 0;
-}
-
-FN u32 f32_of_number(u32 kind, u64 number) {
-    if (kind == KIND_SINGLE) {
-        return (u32)number;
-    }
-    if (kind == KIND_DOUBLE) {
-        return f32_of_f64(number);
-    }
-    u32 negative = kind == KIND_SIGNED ? (u32)(number >> 63) : 0;
-    return negative << 31 | f32_of_u64(negative != 0 ? 0 - number : number);
-}
-
-FN u64 f64_of_number(u32 kind, u64 number) {
-    if (kind == KIND_SINGLE) {
-        return f64_of_f32((u32)number);
-    }
-    if (kind == KIND_DOUBLE) {
-        return number;
-    }
-    u64 negative = kind == KIND_SIGNED ? number >> 63 : 0;
-    return negative << 63 | f64_of_u64(negative != 0 ? 0 - number : number);
-}
-
-/* The bytes of the element of a real type that a number becomes, in the low bits. */
-FN u64 element_of_number(u32 dtype, u32 kind, u64 number) {
-    switch (dtype) {
-    case DTYPE_BOOL: return is_nonzero(kind, number);
-    case DTYPE_U8: case DTYPE_U16: case DTYPE_U32: case DTYPE_U64:
-    case DTYPE_I8: case DTYPE_I16: case DTYPE_I32: case DTYPE_I64:
-        if (kind == KIND_UNSIGNED || kind == KIND_SIGNED) {
-            return number;
-        }
-        return integer_of_f64(f64_of_number(kind, number), 8 * size_of(dtype), kind_of(dtype));
-    case DTYPE_F32: return f32_of_number(kind, number);
-    case DTYPE_F64: return f64_of_number(kind, number);
-    default: return narrow_of_f32(dtype, f32_of_number(kind, number));
-    }
+    return (x & 0x80000000u) >> 16 | (magnitude > F32_INFINITY ? F32_NAN >> 16 : drop_32(magnitude, 16));
 }
 
 /* ---- Memory ---- */
@@ -346,6 +148,7 @@ FN void write_element(GLOBAL u8 *place, u32 size, u64 bytes) {
         }
         return;
     }
+    #pragma unroll 1
     for (u32 i = 0; i < size; i++) {
         place[i] = (u8)(bytes >> 8 * i);
     }

@@ -1,8 +1,8 @@
-//! The built-ins in device languages: [`opencl`] has them as source.
+//! The built-ins in device languages: [`opencl`] has them as source, [`cuda`] as PTX and the source that it was made of.
 //!
 //! There is one text for all languages. Beside the host code of each built-in lies its `device.c`, written in a dialect that
-//! a header of a few macros turns into each language: `opencl.h` into OpenCL C. So what is proven of one
-//! language holds of the arithmetic in all. Conversions are computed on integers alone, and random floats with nothing but
+//! a header of a few macros turns into each language: `opencl.h` into OpenCL C, `cuda.h` into CUDA C++. So what is
+//! proven of one language holds of the arithmetic in all. Conversions are computed on integers alone, and random floats with nothing but
 //! additions, multiplications and `fma`: no result depends on a device's library, compiler flags or lack of double precision.
 //!
 //! # How a kernel is called
@@ -13,6 +13,21 @@
 //! - It runs with any number of groups of any size along x, the other two dimensions being 1; [`plan`] tells good ones.
 //!   Group-local memory is static: the launch brings none.
 
+/// The strings of a program: the header of a language, then the text in the dialect.
+macro_rules! sources {
+    ($header:expr, $program:expr) => {
+        match $program {
+            Program::Noop => const { &$crate::device::join::<2>($header, Program::Noop) },
+            Program::FillPattern => const { &$crate::device::join::<2>($header, Program::FillPattern) },
+            Program::Convert => const { &$crate::device::join::<3>($header, Program::Convert) },
+            Program::Histogram => const { &$crate::device::join::<2>($header, Program::Histogram) },
+            Program::Random => const { &$crate::device::join::<8>($header, Program::Random) },
+        }
+    };
+}
+use sources;
+
+pub mod cuda;
 pub mod opencl;
 mod plan;
 
@@ -86,6 +101,19 @@ impl Program {
             ],
         }
     }
+}
+
+/// `N` is one more than the parts of the program's text.
+const fn join<const N: usize>(header: &'static str, program: Program) -> [&'static str; N] {
+    let parts = program.text();
+    assert!(parts.len() + 1 == N);
+    let mut all = [header; N];
+    let mut i = 1;
+    while i < N {
+        all[i] = parts[i - 1];
+        i += 1;
+    }
+    all
 }
 
 #[cfg(test)]

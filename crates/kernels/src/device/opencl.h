@@ -6,6 +6,7 @@
 #endif
 
 typedef uchar u8;
+typedef ushort u16;
 typedef uint u32;
 typedef ulong u64;
 typedef int i32;
@@ -17,7 +18,6 @@ typedef float f32;
 #define GLOBAL __global
 /* Declares a variable that the threads of a group share; only at the top of a kernel. */
 #define SHARED __local
-#define CONSTANT __constant
 
 #define THREAD ((u32)get_local_id(0))
 #define THREADS ((u32)get_local_size(0))
@@ -40,6 +40,7 @@ typedef float f32;
 /* An integer as a float, rounded to nearest, ties to even. */
 #define F32_OF_U32(x) convert_float_rte((u32)(x))
 #define F32_OF_I32(x) convert_float_rte((i32)(x))
+#define F32_OF_I64(x) convert_float_rte((i64)(x))
 /* x * y + z, rounded once. */
 #define FMA_F32(x, y, z) fma((f32)(x), (f32)(y), (f32)(z))
 #define CEIL_F32(x) ceil((f32)(x))
@@ -54,10 +55,9 @@ typedef double f64;
 #define CEIL_F64(x) ceil((f64)(x))
 #endif
 
-/* Stores 16 bytes at an address that is a multiple of 16. */
-#define STORE_16(place, low, high) (*(__global ulong2 *)(place) = (ulong2)((low), (high)))
+#define ADDRESS(place) ((size_t)(place))
 /* Stores or loads a value at an address that is a multiple of its size. */
 #define STORE(type, place, value) (*(__global type *)(place) = (type)(value))
 #define LOAD(type, place) (*(__global const type *)(place))
-typedef ushort u16;
-#define ADDRESS(place) ((size_t)(place))
+/* Stores 16 bytes at an address that is a multiple of 16. */
+#define STORE_16(place, low, high) (*(__global ulong2 *)(place) = (ulong2)((low), (high)))

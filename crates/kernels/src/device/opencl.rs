@@ -69,24 +69,7 @@ pub const fn has(builtin: Builtin, features: &Features) -> bool {
 /// The strings of a program, for `clCreateProgramWithSource`.
 pub const fn source(program: Program) -> &'static [&'static str] {
     const HEADER: &str = include_str!("opencl.h");
-    match program {
-        Program::Noop => const { &join::<2>(HEADER, Program::Noop.text()) },
-        Program::FillPattern => const { &join::<2>(HEADER, Program::FillPattern.text()) },
-        Program::Convert => const { &join::<3>(HEADER, Program::Convert.text()) },
-        Program::Histogram => const { &join::<2>(HEADER, Program::Histogram.text()) },
-        Program::Random => const { &join::<8>(HEADER, Program::Random.text()) },
-    }
-}
-
-const fn join<const N: usize>(header: &'static str, parts: &'static [&'static str]) -> [&'static str; N] {
-    assert!(parts.len() + 1 == N);
-    let mut all = [header; N];
-    let mut i = 1;
-    while i < N {
-        all[i] = parts[i - 1];
-        i += 1;
-    }
-    all
+    super::sources!(HEADER, program)
 }
 
 /// The options to build a program with.

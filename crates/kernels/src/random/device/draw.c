@@ -93,9 +93,20 @@ FN f64 unit_f64(u64 x) {
 }
 #endif
 
-/* Writes the elements of one call after the other. `numbers` names the function that makes the numbers of a call from the
-   parameters and its words; they are of the kind `kind`, and `per_call` of them. */
-#define FILL(numbers_of, kind, per_call)                                                                              \
+FN void write_call(
+    GLOBAL u8 *to, u32 size, u64 count, const struct random_call *call, const struct numbers *elements, u32 per_call
+) {
+    for (u32 k = 0; k < per_call; k++) {
+        u64 i = call->first + k * call->step;
+        if (i < count) {
+            write_element(to + i * size, size, elements->n[k]);
+        }
+    }
+}
+
+/* Writes the elements of one call after the other. `numbers_of` makes the numbers of a call, `per_call` of them, from the
+   parameters and its words; `element_of` makes the bytes of an element from the parameters and a number. */
+#define FILL(numbers_of, element_of, per_call)                                                                        \
     do {                                                                                                              \
         GLOBAL u8 *to = dst + dst_offset;                                                                             \
         u32 size = size_of(params.dtype);                                                                             \
@@ -105,13 +116,16 @@ FN f64 unit_f64(u64 x) {
             struct random_call call = random_call(start, calls, (per_call), index);                                   \
             struct numbers numbers = numbers_of(&params, call.words);                                                 \
             for (u32 k = 0; k < (per_call); k++) {                                                                    \
-                u64 i = call.first + k * call.step;                                                                   \
-                if (i < params.count) {                                                                               \
-                    write_element(to + i * size, size, element_of_number(params.dtype, (kind), numbers.n[k]));        \
-                }                                                                                                     \
+                numbers.n[k] = element_of(&params, numbers.n[k]);                                                     \
             }                                                                                                         \
+            write_call(to, size, params.count, &call, &numbers, (per_call));                                          \
         }                                                                                                             \
     } while (0)
+
+/* The number is the element. */
+FN u64 element_as_is(const struct random_params *params, u64 number) {
+    return number;
+}
 
 /* A fill: its kernel has the arguments of all random built-ins. */
 #define RANDOM(name)                                                                                                  \

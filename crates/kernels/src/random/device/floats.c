@@ -1,5 +1,27 @@
 /* Uniform numbers, and the distributions made of them. */
 
+/* Elements of the float types that are computed in float32. */
+FN u64 element_of_f32(const struct random_params *params, u64 bits) {
+    switch (params->dtype) {
+    case DTYPE_F16: return f16_of_f32((u32)bits);
+    case DTYPE_BF16: return bf16_of_f32((u32)bits);
+    default: return bits;
+    }
+}
+
+/* A number from 1 on as an element of those or of an integer type, which ends at its largest value. */
+FN u64 element_of_trial(const struct random_params *params, u64 bits) {
+    u32 is_signed = 0;
+    switch (params->dtype) {
+    case DTYPE_F16: case DTYPE_BF16: case DTYPE_F32: return element_of_f32(params, bits);
+    case DTYPE_I8: case DTYPE_I16: case DTYPE_I32: case DTYPE_I64: is_signed = 1;
+    }
+    u64 most = ~0ul >> (64 - 8 * size_of(params->dtype)) >> is_signed;
+    f32 trial = F32_OF_BITS(bits);
+    u64 whole = trial >= 18446744073709551616.0f ? most : (u64)trial;
+    return whole < most ? whole : most;
+}
+
 /* A constant is exactly a float32 where that is what is computed in. */
 FN f32 constant_f32(u64 bits) {
     return F32_OF_BITS(f32_of_f64(bits));
@@ -10,13 +32,13 @@ FN struct numbers uniform_f32(const struct random_params *params, struct words w
     u32 from_bits = f32_of_f64(params->a), to_bits = f32_of_f64(params->b);
     f32 from = F32_OF_BITS(from_bits), to = F32_OF_BITS(to_bits), range = constant_f32(params->c);
     u32 narrow = size_of(params->dtype) == 2 ? 1 : 0;
-    u32 to_code = narrow != 0 ? narrow_of_f32(params->dtype, to_bits) : 0;
+    u32 to_code = narrow != 0 ? (u32)element_of_f32(params, to_bits) : 0;
     for (u32 k = 0; k < 4; k++) {
         f32 value = FMA_F32(unit_f32(words.w[k]), range, from);
         u32 at_end = value == to ? 1 : 0;
         if (narrow != 0) {
             /* It is the rounded number that may not be the upper bound. 0 and -0 are equal. */
-            u32 code = narrow_of_f32(params->dtype, BITS_OF_F32(value));
+            u32 code = (u32)element_of_f32(params, BITS_OF_F32(value));
             at_end = code == to_code || ((code | to_code) & 0x7fff) == 0 ? 1 : 0;
         }
         numbers.n[k] = at_end != 0 ? from_bits : BITS_OF_F32(value);
@@ -121,35 +143,35 @@ FN struct numbers log_normal_f64(const struct random_params *params, struct word
     return numbers;
 }
 
-#define FILL_FLOATS(distribution)                                                                                     \
+#define FILL_FLOATS(distribution, element_of)                                                                         \
     do {                                                                                                              \
         if (params.dtype == DTYPE_F64) {                                                                              \
-            FILL(distribution##_f64, KIND_DOUBLE, 2);                                                                 \
+            FILL(distribution##_f64, element_as_is, 2);                                                               \
         } else {                                                                                                      \
-            FILL(distribution##_f32, KIND_SINGLE, 4);                                                                 \
+            FILL(distribution##_f32, element_of, 4);                                                                  \
         }                                                                                                             \
     } while (0)
 #else
 /* A launch with float64 does not get here. */
-#define FILL_FLOATS(distribution) FILL(distribution##_f32, KIND_SINGLE, 4)
+#define FILL_FLOATS(distribution, element_of) FILL(distribution##_f32, element_of, 4)
 #endif
 
 RANDOM(random_uniform) {
-    FILL_FLOATS(uniform);
+    FILL_FLOATS(uniform, element_of_f32);
 }
 
 RANDOM(random_normal) {
-    FILL_FLOATS(normal);
+    FILL_FLOATS(normal, element_of_f32);
 }
 
 RANDOM(random_log_normal) {
-    FILL_FLOATS(log_normal);
+    FILL_FLOATS(log_normal, element_of_f32);
 }
 
 RANDOM(random_exponential) {
-    FILL_FLOATS(exponential);
+    FILL_FLOATS(exponential, element_of_f32);
 }
 
 RANDOM(random_geometric) {
-    FILL_FLOATS(geometric);
+    FILL_FLOATS(geometric, element_of_trial);
 }

@@ -27,32 +27,59 @@ FN struct numbers bits_of_pairs(const struct random_params *params, struct words
 
 RANDOM(random_bits) {
     if (size_of(params.dtype) == 8) {
-        FILL(bits_of_pairs, KIND_UNSIGNED, 2);
+        FILL(bits_of_pairs, element_as_is, 2);
     } else {
-        FILL(bits_of_words, KIND_UNSIGNED, 4);
+        FILL(bits_of_words, element_as_is, 4);
+    }
+}
+
+/* 1 as an element. */
+FN u64 one_of(u32 dtype) {
+    switch (dtype) {
+    case DTYPE_F16: return 0x3c00;
+    case DTYPE_BF16: return 0x3f80;
+    case DTYPE_F32: return 0x3f800000;
+    case DTYPE_F64: return 0x3ff0000000000000ul;
+    default: return 1;
     }
 }
 
 FN struct numbers trials_of_words(const struct random_params *params, struct words words) {
     struct numbers numbers;
+    u64 one = one_of(params->dtype);
     for (u32 k = 0; k < 4; k++) {
-        numbers.n[k] = words.w[k] < params->a ? 1 : 0;
+        numbers.n[k] = words.w[k] < params->a ? one : 0;
     }
     return numbers;
 }
 
 FN struct numbers trials_of_pairs(const struct random_params *params, struct words words) {
     struct numbers numbers = each_two(words);
-    numbers.n[0] = join_53(words.w[0], words.w[1]) < params->a ? 1 : 0;
-    numbers.n[1] = join_53(words.w[2], words.w[3]) < params->a ? 1 : 0;
+    u64 one = one_of(params->dtype);
+    numbers.n[0] = join_53(words.w[0], words.w[1]) < params->a ? one : 0;
+    numbers.n[1] = join_53(words.w[2], words.w[3]) < params->a ? one : 0;
     return numbers;
 }
 
 RANDOM(random_bernoulli) {
     if (params.dtype == DTYPE_F64) {
-        FILL(trials_of_pairs, KIND_UNSIGNED, 2);
+        FILL(trials_of_pairs, element_as_is, 2);
     } else {
-        FILL(trials_of_words, KIND_UNSIGNED, 4);
+        FILL(trials_of_words, element_as_is, 4);
+    }
+}
+
+/* A 64-bit integer with sign as an element. */
+FN u64 element_of_integer(const struct random_params *params, u64 number) {
+    switch (params->dtype) {
+    case DTYPE_BOOL: return number != 0 ? 1 : 0;
+    case DTYPE_F16: return f16_of_f32(BITS_OF_F32(F32_OF_I64(number)));
+    case DTYPE_BF16: return bf16_of_f32(BITS_OF_F32(F32_OF_I64(number)));
+    case DTYPE_F32: return BITS_OF_F32(F32_OF_I64(number));
+#ifdef ANYACCEL_F64
+    case DTYPE_F64: return BITS_OF_F64(F64_OF_I64(number));
+#endif
+    default: return number;
     }
 }
 
@@ -87,8 +114,8 @@ FN struct numbers remainders_of_words(const struct random_params *params, struct
 
 RANDOM(random_integers) {
     switch (params.reduction) {
-    case 0: FILL(products, KIND_SIGNED, 2); break;
-    case 1: FILL(remainders_of_pairs, KIND_SIGNED, 2); break;
-    default: FILL(remainders_of_words, KIND_SIGNED, 4); break;
+    case 0: FILL(products, element_of_integer, 2); break;
+    case 1: FILL(remainders_of_pairs, element_of_integer, 2); break;
+    default: FILL(remainders_of_words, element_of_integer, 4); break;
     }
 }
