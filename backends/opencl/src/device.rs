@@ -261,7 +261,7 @@ unsafe impl Device for OpenClDevice {
 
     unsafe fn native_stream(&self, stream: StreamId) -> u64 {
         // SAFETY: H1.
-        unsafe { self.stream(stream) }.map_or(0, |stream| stream.queue.raw().expose_provenance() as u64)
+        unsafe { self.stream(stream) }.map_or(0, |stream| stream.show().expose_provenance() as u64)
     }
 
     unsafe fn mark(&self, stream: StreamId) -> Result<Mark, Fault> {

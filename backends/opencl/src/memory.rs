@@ -101,25 +101,21 @@ impl Block {
         Ok(block)
     }
 
-    /// Moves it to the device and waits for that: making it alone may take no memory yet.
+    /// Moves it to the device and waits for that: making it alone may take no memory yet. USM of a device is there from the start
+    /// and never moves; Intel's runtime for CPUs refuses to be asked (`clEnqueueMigrateMemINTEL`: -30, whatever the flags).
     fn back(&self) -> Result<(), Fault> {
         let (api, queue) = (self.part.api(), self.part.own_queue()?);
         let undefined = sys::MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
-        let status = match (&self.form, &self.part.facts.usm, api.clEnqueueSVMMigrateMem) {
-            // SAFETY: C1, C2: the memory was made just now, by the function of the same extension.
-            (&Form::Usm(at), Some(usm), _) => unsafe {
-                let size = self.len as usize;
-                (usm.clEnqueueMigrateMemINTEL)(queue.raw(), at.cast(), size, undefined, 0, ptr::null(), ptr::null_mut())
-            },
-            (&Form::Svm(at), _, Some(migrate)) => {
+        let status = match (&self.form, api.clEnqueueSVMMigrateMem) {
+            (&Form::Svm(at), Some(migrate)) => {
                 let (list, sizes) = ([at.cast_const().cast()], [self.len as usize]);
-                // SAFETY: C1, C2: as above.
+                // SAFETY: C1, C2: the memory was made just now, by the function of the same version.
                 unsafe {
                     let (list, sizes) = (list.as_ptr(), sizes.as_ptr());
                     migrate(queue.raw(), 1, list, sizes, undefined, 0, ptr::null(), ptr::null_mut())
                 }
             }
-            (Form::Object(buffer), _, _) => {
+            (Form::Object(buffer), _) => {
                 let list = [buffer.raw()];
                 // SAFETY: C1, C2: as above.
                 unsafe {
@@ -129,7 +125,7 @@ impl Block {
             }
             _ => return Ok(()),
         };
-        check("clEnqueueMigrateMem", status)?;
+        check("migration", status)?;
         queue.finish()
     }
 

@@ -3,7 +3,9 @@
 //! # Protocol
 //!
 //! - `order` is held by who enqueues. What takes several commands (a host function) is one operation by that, and marks
-//!   get their numbers in the order of their commands (H7). Nothing that waits for the device runs under it.
+//!   get their numbers in the order of their commands (H7). Nothing that waits for the device runs under it. A mark
+//!   behind nothing new shares the marker of the one before, and has ended with it: so a stream without work is
+//!   seen to be idle at once. Who holds the native queue may enqueue unseen, so then every mark gets a marker.
 //! - `marks` holds the markers that were not seen to have ended, oldest first, and the first fault of failed work (H33).
 //!   It is taken for a moment only, inside `order` or alone, so asking never waits for who enqueues (H9).
 //! - `completed` only rises, under `marks`.
@@ -19,7 +21,7 @@ use anyaccel_kit::{Condvar, Guard, Mutex};
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// How many markers are left lying before a new one looks whether the oldest have ended.
@@ -32,11 +34,15 @@ pub(crate) struct Stream {
     order: Mutex<Order>,
     marks: Mutex<Marks>,
     completed: AtomicU64,
+    /// Whether somebody was told the native queue.
+    shown: AtomicBool,
 }
 
 /// What who enqueues holds.
 pub(crate) struct Order {
     last: u64,
+    /// Whether something was enqueued behind the last marker.
+    fresh: bool,
 }
 
 #[derive(Default)]
@@ -80,28 +86,49 @@ impl Watch {
 
 impl Stream {
     pub(crate) fn new(part: Arc<Part>, queue: Queue) -> Self {
-        Self { part, queue, order: Mutex::new(Order { last: 0 }), marks: Mutex::default(), completed: AtomicU64::new(0) }
+        let order = Mutex::new(Order { last: 0, fresh: false });
+        let (completed, shown) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { part, queue, order, marks: Mutex::default(), completed, shown }
     }
 
-    /// The right to enqueue.
+    /// The right to enqueue something.
     #[inline]
     pub(crate) fn enqueue(&self) -> Guard<'_, Order> {
-        self.order.lock()
+        let mut order = self.order.lock();
+        order.fresh = true;
+        order
+    }
+
+    /// The queue, for others to enqueue on.
+    pub(crate) fn show(&self) -> Raw {
+        self.shown.store(true, Ordering::Release);
+        self.queue.raw()
     }
 
     /// Marks this point and submits what is before it.
     pub(crate) fn mark(&self) -> Result<u64, Fault> {
-        let mut order = self.enqueue();
-        let marker = self.queue.marker()?;
-        self.queue.flush()?;
+        let mut order = self.order.lock();
         let number = order.last + 1;
+        if order.fresh || self.shown.load(Ordering::Acquire) {
+            let marker = self.queue.marker()?;
+            // A mark is given out only for what was submitted (H11). The marker of a failed one does no harm.
+            self.queue.flush()?;
+            order.fresh = false;
+            order.last = number;
+            let mut marks = self.marks.lock();
+            marks.pending.push_back(Pending { number, marker, watch: None });
+            let ended = if marks.pending.len() > LAID_UP { self.advance(&mut marks) } else { Vec::new() };
+            drop(marks);
+            drop(order);
+            drop(ended);
+            return Ok(number);
+        }
         order.last = number;
         let mut marks = self.marks.lock();
-        marks.pending.push_back(Pending { number, marker, watch: None });
-        let ended = if marks.pending.len() > LAID_UP { self.advance(&mut marks) } else { Vec::new() };
-        drop(marks);
-        drop(order);
-        drop(ended);
+        match marks.pending.back_mut() {
+            Some(newest) => newest.number = number,
+            None => self.completed.store(number, Ordering::Release),
+        }
         Ok(number)
     }
 
