@@ -50,13 +50,14 @@ pub struct OpenClConfig {
     cpus: bool,
     memory: Option<u64>,
     addressing: Option<Addressing>,
+    at_least: u32,
 }
 
 impl OpenClConfig {
     /// All as the environment says: GPUs and accelerators; CPUs too where `ANYACCEL_BACKEND` is `opencl` or
     /// `ANYACCEL_OPENCL_DEVICE_TYPES` names them.
     pub const fn new() -> Self {
-        Self { cpus: false, memory: None, addressing: None }
+        Self { cpus: false, memory: None, addressing: None, at_least: 0 }
     }
 
     /// CPUs count as well unless the environment names types. For who asks for this backend by name.
@@ -80,11 +81,20 @@ impl OpenClConfig {
         self
     }
 
+    /// Devices count again, in turn, until there are that many, each time as a device of its own: for tests of several devices on
+    /// machines with one. None stay none.
+    #[must_use]
+    pub const fn at_least(mut self, devices: u32) -> Self {
+        self.at_least = devices;
+        self
+    }
+
     /// What counts now.
     pub(crate) fn settings(&self) -> Result<Settings, Absence> {
         Ok(Settings {
             types: self.types()?,
             mask: mask()?,
+            at_least: self.at_least,
             memory: self.memory.unwrap_or(u64::MAX),
             addressing: match self.addressing {
                 Some(addressing) => Some(addressing),
@@ -115,6 +125,8 @@ pub(crate) struct Settings {
     pub(crate) types: u64,
     /// Which of the devices, in which order; all if `None`.
     pub(crate) mask: Option<Vec<u32>>,
+    /// How many devices there are at least, if there is any.
+    pub(crate) at_least: u32,
     /// The most memory of a device.
     pub(crate) memory: u64,
     pub(crate) addressing: Option<Addressing>,

@@ -369,13 +369,18 @@ unsafe impl Device for OpenClDevice {
         self.machine.calls.enqueue(stream, &self.part.context, function)
     }
 
-    fn builtin(&self, _number: u32) -> Option<Kernel> {
-        None
+    fn builtin(&self, number: u32) -> Option<Kernel> {
+        self.find_builtin(number)
     }
 
     unsafe fn launch(&self, stream: StreamId, kernel: Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<(), Fault> {
         // SAFETY: H1, H4, H15.
-        unsafe { self.launch_loaded(stream, kernel, launch, args) }
+        unsafe {
+            match Self::as_builtin(kernel) {
+                Some(builtin) => self.launch_builtin(stream, builtin, launch, args),
+                None => self.launch_loaded(stream, kernel, launch, args),
+            }
+        }
     }
 
     fn pinned(&self) -> Option<&dyn Pinned> {

@@ -4,7 +4,8 @@
 //!
 //! `STARTED_BY` holds the process that first asked a platform anything, 0 before. It is written before the first call, so
 //! a child that was forked in the middle sees it as well, and is only compared with the own process: no lock, nothing
-//! lazy (H24). `SEEN` holds what was last found, leaked, for the doctor, which asks no platform itself.
+//! lazy (H24). `ASKING` is the process one of whose threads asks the platforms now; others of it wait for their turn, since
+//! PoCL 3.1 sometimes finds no device while two threads ask at once. What a parent left there is no turn of ours. `SEEN` holds what was last found, leaked, for the doctor, which asks no platform itself.
 
 use crate::config::Settings;
 use crate::conv::fault;
@@ -15,6 +16,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 static STARTED_BY: AtomicU32 = AtomicU32::new(0);
+static ASKING: AtomicU32 = AtomicU32::new(0);
 static SEEN: AtomicPtr<Vec<PlatformReport>> = AtomicPtr::new(ptr::null_mut());
 
 /// What a platform turned out to have.
@@ -67,11 +69,34 @@ pub(crate) fn seen() -> Option<&'static Vec<PlatformReport>> {
     unsafe { SEEN.load(Ordering::Acquire).as_ref() }
 }
 
+/// The right to ask the platforms, one thread at a time.
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        let me = std::process::id();
+        loop {
+            let at = ASKING.load(Ordering::Acquire);
+            if at != me && ASKING.compare_exchange(at, me, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return Self;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        ASKING.store(0, Ordering::Release);
+    }
+}
+
 /// Asks every platform. Starts them.
 pub(crate) fn discover(library: &'static Library, settings: &Settings) -> Result<Discovery, Fault> {
     if let Some(parent) = started_by_parent() {
         return Err(forked(parent));
     }
+    let _turn = Turn::take();
     STARTED_BY.store(std::process::id(), Ordering::Release);
     let api = &library.api;
     let (mut devices, mut reports) = (Vec::new(), Vec::new());

@@ -10,6 +10,7 @@ use crate::info::{Facts, drop_shared_identities};
 use crate::machine::Machine;
 use crate::object::Context;
 use crate::part::Part;
+use crate::query::DeviceId;
 use crate::sys::{Absent, Library};
 use crate::{doctor, icd};
 use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, FaultKind, Kind, Layer, Probe};
@@ -107,33 +108,46 @@ impl OpenClDriver {
 
 /// The devices that a mask leaves, in its order.
 fn masked(all: Vec<Found>, settings: &Settings) -> Vec<Found> {
-    match &settings.mask {
+    let picked: Vec<Found> = match &settings.mask {
         None => all,
         Some(mask) => mask.iter().filter_map(|&at| all.get(at as usize).copied()).collect(),
-    }
+    };
+    let count = if picked.is_empty() { 0 } else { picked.len().max(settings.at_least as usize) };
+    picked.iter().copied().cycle().take(count).collect()
 }
 
 /// One part a device, and one context over all devices of a platform that count.
 fn parts(found: &[Found], settings: &Settings) -> Result<Vec<Arc<Part>>, Fault> {
     let mut facts = found.iter().map(|one| Facts::of(one, settings)).collect::<Result<Vec<_>, _>>()?;
     drop_shared_identities(&mut facts);
-    let mut groups: Vec<(usize, Arc<Context>)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for one in found {
-        if groups.iter().any(|&(platform, _)| platform == one.platform) {
-            continue;
+        match groups.iter_mut().find(|group| group.platform == one.platform) {
+            None => groups.push(Group { platform: one.platform, members: vec![one.id] }),
+            Some(group) if group.members.iter().any(|member| member.raw == one.id.raw) => {}
+            Some(group) => group.members.push(one.id),
         }
-        let members: Vec<_> =
-            found.iter().filter(|other| other.platform == one.platform).map(|other| other.id.raw).collect();
-        groups.push((one.platform, Arc::new(Context::new(one.id.api, one.id.platform, &members)?)));
     }
-    let mut members = vec![0; groups.len()];
-    let mut made = Vec::with_capacity(found.len());
-    for (one, facts) in found.iter().zip(facts) {
-        let Some(group) = groups.iter().position(|&(platform, _)| platform == one.platform) else { continue };
-        made.push(Arc::new(Part::new(facts, Arc::clone(&groups[group].1), group, members[group])));
-        members[group] += 1;
+    let contexts = groups.iter().map(Group::context).collect::<Result<Vec<_>, _>>()?;
+    let part = |(one, facts): (&Found, Facts)| {
+        let at = groups.iter().position(|group| group.platform == one.platform)?;
+        let member = groups[at].members.iter().position(|member| member.raw == one.id.raw)?;
+        Some(Arc::new(Part::new(facts, Arc::clone(&contexts[at]), at, member)))
+    };
+    Ok(found.iter().zip(facts).filter_map(part).collect())
+}
+
+/// The devices of a platform.
+struct Group {
+    platform: usize,
+    members: Vec<DeviceId>,
+}
+
+impl Group {
+    fn context(&self) -> Result<Arc<Context>, Fault> {
+        let (first, all): (_, Vec<_>) = (self.members[0], self.members.iter().map(|member| member.raw).collect());
+        Ok(Arc::new(Context::new(first.api, first.platform, &all)?))
     }
-    Ok(made)
 }
 
 /// What a discovery means for who asks how many devices there are.

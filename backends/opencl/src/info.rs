@@ -55,6 +55,7 @@ pub(crate) enum CommandBuffers {
 /// Everything about a device that does not change.
 pub(crate) struct Facts {
     pub(crate) id: DeviceId,
+    pub(crate) version: (u32, u32),
     pub(crate) info: DeviceInfo,
     pub(crate) extensions: Extensions,
     pub(crate) addressing: Addressing,
@@ -130,11 +131,13 @@ impl Facts {
             clock_mhz: Some(number(sys::DEVICE_MAX_CLOCK_FREQUENCY) as u32).filter(|&clock| clock > 0),
             integrated: id.number(sys::DEVICE_HOST_UNIFIED_MEMORY).map(|unified| unified != 0),
             priorities: PriorityRange { least: 0, greatest: if priorities { -1 } else { 0 } },
+            // The built-ins know.
             dtypes: DTypeSet::EMPTY,
         };
         let (command_buffers, simultaneous) = command_buffers(id, &extensions);
         Ok(Self {
             id,
+            version: found.version,
             info,
             addressing,
             usm,

@@ -1,7 +1,7 @@
 //! Kernels that are loaded: built, their arguments set and checked, launched.
 //!
 //! Arguments belong to the kernel object until the launch takes them, so a kernel's lock is held from the first argument to
-//! the launch (C3, H12). It is taken inside a stream's `order`, never the other way round.
+//! the launch (C3, H12). A stream's `order` is taken inside it, never the other way round.
 
 use crate::config::Addressing;
 use crate::conv::{check, fault};
@@ -44,17 +44,22 @@ impl Loaded {
             (api.clGetKernelInfo)(raw, sys::KERNEL_NUM_ARGS, 4, (&raw mut count).cast(), ptr::null_mut())
         };
         check("clGetKernelInfo", status)?;
-        let mut most = 0_usize;
-        // SAFETY: C1, C2: the answer is one size.
-        let status = unsafe {
-            let (device, size) = (part.facts.id.raw, size_of::<usize>());
-            let value = (&raw mut most).cast();
-            (api.clGetKernelWorkGroupInfo)(raw, device, sys::KERNEL_WORK_GROUP_SIZE, size, value, ptr::null_mut())
-        };
-        check("clGetKernelWorkGroupInfo", status)?;
         let forms = (0..count).map(|at| form(part, raw, at)).collect();
-        Ok(Self { object: Mutex::new(object), forms, max_threads: most as u64, device, _program: program })
+        let max_threads = work_group_size(part, &object)?;
+        Ok(Self { object: Mutex::new(object), forms, max_threads, device, _program: program })
     }
+}
+
+/// The most threads of a group that a kernel may have.
+pub(crate) fn work_group_size(part: &Part, kernel: &KernelObject) -> Result<u64, Fault> {
+    let mut most = 0_usize;
+    // SAFETY: C1, C2: the answer is one size.
+    let status = unsafe {
+        let (device, size, value) = (part.facts.id.raw, size_of::<usize>(), (&raw mut most).cast());
+        let ask = part.api().clGetKernelWorkGroupInfo;
+        ask(kernel.raw(), device, sys::KERNEL_WORK_GROUP_SIZE, size, value, ptr::null_mut())
+    };
+    check("clGetKernelWorkGroupInfo", status).map(|()| most as u64)
 }
 
 /// What the program tells of an argument.
@@ -168,7 +173,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// Enqueues a kernel whose arguments are set.
-pub(crate) fn launch(stream: &Stream, kernel: Raw, groups: [u32; 3], threads: [u32; 3]) -> Result<(), Fault> {
+pub(crate) fn enqueue(stream: &Stream, kernel: Raw, groups: [u32; 3], threads: [u32; 3]) -> Result<(), Fault> {
     let local = threads.map(|threads| threads as usize);
     let global = std::array::from_fn::<usize, 3, _>(|axis| groups[axis] as usize * local[axis]);
     let dimensions = if groups[2] == 1 && threads[2] == 1 { if groups[1] == 1 && threads[1] == 1 { 1 } else { 2 } } else { 3 };
@@ -189,7 +194,7 @@ pub(crate) fn launch(stream: &Stream, kernel: Raw, groups: [u32; 3], threads: [u
     check("clEnqueueNDRangeKernel", status)
 }
 
-fn invalid(note: String) -> Fault {
+pub(crate) fn invalid(note: String) -> Fault {
     Fault::invalid("launch", note)
 }
 
@@ -208,11 +213,11 @@ impl OpenClDevice {
         // SAFETY: H1.
         let (stream, loaded) = unsafe { (self.stream(stream)?, self.loaded(kernel)?) };
         self.check_launch(loaded, launch, args)?;
-        let _order = stream.enqueue();
         let object = loaded.object.lock();
         // SAFETY: H1.
         let _parts = unsafe { self.set_arguments(object.raw(), args) }?;
-        self::launch(stream, object.raw(), launch.groups, launch.threads)
+        let _order = stream.enqueue();
+        enqueue(stream, object.raw(), launch.groups, launch.threads)
     }
 
     /// # Safety

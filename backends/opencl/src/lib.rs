@@ -17,7 +17,7 @@
 //! | `object`, `query`, `conv` | owners of objects, answers, faults |
 //! | `config`, `icd`, `discovery`, `info`, `doctor` | the environment, files that name drivers, platforms, properties, explanations |
 //! | `driver`, `machine`, `part` | starting, what devices share and its end, what a device owns |
-//! | `device`, `memory`, `pinned`, `peers`, `gate`, `kernel` | calls become commands |
+//! | `device`, `memory`, `pinned`, `peers`, `gate`, `kernel`, `builtin` | calls become commands |
 //! | `stream`, `host_call` | queues and marks; functions of the host |
 //!
 //! Facts that a caller may rely on:
@@ -30,6 +30,7 @@
 //! - **End.** Dropping the last device waits for nothing: gates open, functions whose turn has not come are cancelled, and
 //!   a thread gives back what commands still use.
 
+mod builtin;
 mod config;
 mod conv;
 mod device;

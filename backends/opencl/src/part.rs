@@ -1,6 +1,7 @@
 //! One device's share of the driver: its facts, the context that it shares with its platform's other devices, how much
 //! of its memory is taken, and a queue for calls that have to wait.
 
+use crate::builtin::Builtins;
 use crate::info::Facts;
 use crate::object::{Context, Queue};
 use crate::sys::Api;
@@ -17,6 +18,7 @@ pub(crate) struct Part {
     pub(crate) group: usize,
     /// Its place among the devices of the context.
     pub(crate) member: usize,
+    pub(crate) builtins: Builtins,
     /// Bytes that were given out.
     taken: AtomicU64,
     /// Made when first needed.
@@ -24,8 +26,10 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(crate) fn new(facts: Facts, context: Arc<Context>, group: usize, member: usize) -> Self {
-        Self { facts, context, group, member, taken: AtomicU64::new(0), own: Mutex::new(None) }
+    pub(crate) fn new(mut facts: Facts, context: Arc<Context>, group: usize, member: usize) -> Self {
+        let builtins = Builtins::new(facts.id, facts.version);
+        facts.info.dtypes = builtins.dtypes();
+        Self { facts, builtins, context, group, member, taken: AtomicU64::new(0), own: Mutex::new(None) }
     }
 
     #[inline]

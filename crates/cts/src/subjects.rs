@@ -20,10 +20,10 @@ pub fn host() -> Subject {
     })
 }
 
-/// The OpenCL devices of this machine, CPUs too, each with as much memory as a case asks for.
+/// The OpenCL devices of this machine, CPUs too, each with as much memory as a case asks for. A machine with one has it twice.
 pub fn opencl() -> Subject {
     Subject::new(Kind::OPENCL, |ask| {
-        let config = OpenClConfig::new().cpus(true).memory(ask.memory);
+        let config = OpenClConfig::new().cpus(true).memory(ask.memory).at_least(ask.devices);
         Ok(Made::new(anyaccel_opencl::driver_with(config)))
     })
 }
