@@ -189,7 +189,7 @@ impl Core {
         if driver.fork_safe_probe() {
             return driver.probe();
         }
-        if !driver.restartable() && fork::inherited(kind).is_some() {
+        if fork::refused(&**driver) {
             return Probe { visible: 0, present: None, absence: None, started: false };
         }
         let trace = fork::touch(kind, call);

@@ -15,14 +15,24 @@ pub type Constructor = fn() -> Arc<dyn Driver>;
 pub(crate) struct Linked {
     pub(crate) kind: Kind,
     pub(crate) construct: Constructor,
+    /// The same for who asks for this kind by name.
+    pub(crate) by_name: Constructor,
+}
+
+impl Linked {
+    const fn new(kind: Kind, construct: Constructor) -> Self {
+        Self { kind, construct, by_name: construct }
+    }
 }
 
 /// Built in, in the order in which one is chosen; `host` and `sim` are chosen only by name.
 const BUILT_IN: &[Linked] = &[
+    #[cfg(feature = "opencl")]
+    Linked { by_name: anyaccel_opencl::driver_by_name, ..Linked::new(Kind::OPENCL, anyaccel_opencl::driver) },
     #[cfg(feature = "host")]
-    Linked { kind: Kind::HOST, construct: anyaccel_host::driver },
+    Linked::new(Kind::HOST, anyaccel_host::driver),
     #[cfg(feature = "sim")]
-    Linked { kind: Kind::SIM, construct: simulated },
+    Linked::new(Kind::SIM, simulated),
 ];
 
 /// A simulated device whose work runs on threads, as on any other device.
@@ -112,7 +122,7 @@ pub fn register_backend(kind: Kind, construct: Constructor) -> Result<()> {
         return refuse("the process-wide runtime has been used already");
     }
     let entry: *mut Registered =
-        Box::leak(Box::new(Registered { linked: Linked { kind, construct }, next: ptr::null() }));
+        Box::leak(Box::new(Registered { linked: Linked::new(kind, construct), next: ptr::null() }));
     let mut head = REGISTERED.load(Ordering::Acquire);
     loop {
         // SAFETY: leaked just now and not yet shared, so writing through it is exclusive.

@@ -147,7 +147,7 @@ impl RuntimeBuilder {
         let source = match (self.driver, self.backend) {
             (Some(driver), _) => Source::Fixed(Fenced::new(driver)),
             (None, Some(name)) => match linked::all().into_iter().find(|linked| linked.kind.name() == name) {
-                Some(linked) => Source::Fixed(Fenced::new((linked.construct)())),
+                Some(linked) => Source::Fixed(Fenced::new((linked.by_name)())),
                 None => return Err(Error::UnknownBackend { name, variable: None, known: linked::kinds() }),
             },
             (None, None) => search(),
@@ -463,9 +463,7 @@ impl Runtime {
             return Ok(());
         }
         let Ok(Some(chosen)) = self.core.choose("lazy_call") else { return Ok(()) };
-        let kind = chosen.driver.kind();
-        let never = !chosen.driver.restartable() && fork::inherited(kind).is_some();
-        if never || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
+        if fork::refused(&**chosen.driver) || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
             return Ok(());
         }
         match self.core.deferred.push(key, at, Box::new(call))? {

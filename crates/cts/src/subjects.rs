@@ -3,12 +3,13 @@
 use crate::subject::{Made, Subject};
 use anyaccel_hal::Kind;
 use anyaccel_host::HostConfig;
+use anyaccel_opencl::OpenClConfig;
 use anyaccel_sim::{Execution, Interleaving, SimConfig};
 use std::sync::Arc;
 
 /// Every backend of this repository that this machine could have, by the name of its kind.
 pub fn all() -> Vec<Subject> {
-    vec![host(), sim()]
+    vec![host(), sim(), opencl()]
 }
 
 /// The host device: this machine's memory and cores.
@@ -16,6 +17,14 @@ pub fn host() -> Subject {
     Subject::new(Kind::HOST, |ask| {
         let config = HostConfig::new().devices(ask.devices).memory(ask.memory);
         Ok(Made::new(anyaccel_host::driver_with(config)))
+    })
+}
+
+/// The OpenCL devices of this machine, CPUs too, each with as much memory as a case asks for. A machine with one has it twice.
+pub fn opencl() -> Subject {
+    Subject::new(Kind::OPENCL, |ask| {
+        let config = OpenClConfig::new().cpus(true).memory(ask.memory).at_least(ask.devices);
+        Ok(Made::new(anyaccel_opencl::driver_with(config)))
     })
 }
 
