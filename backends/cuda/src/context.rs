@@ -33,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) raw: CUcontext,
     pub(crate) callbacks: Arc<Callbacks<Job>>,
     pub(crate) words: Words,
+    /// Whether streams can wait for a word of memory.
+    pub(crate) holds: bool,
     lost: AtomicBool,
     first: Mutex<Option<Failed>>,
     cancels: Mutex<Vec<Weak<dyn Cancel>>>,
@@ -91,6 +93,7 @@ impl Context {
             raw,
             callbacks,
             words: Words::new(),
+            holds: cuda.has("cuStreamWaitValue32_v2"),
             lost: AtomicBool::new(false),
             first: Mutex::new(None),
             cancels: Mutex::new(Vec::new()),

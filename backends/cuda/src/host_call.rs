@@ -104,6 +104,9 @@ impl Functions {
             return Err(context.fault(failed));
         }
         queue.last = value;
+        if !context.holds {
+            return Ok(());
+        }
         let address = queue.word.as_ref().map_or(0, |word| word.device);
         // SAFETY: the word's memory stays as long as the context, and the value rises when the function has returned.
         let held =
@@ -122,6 +125,9 @@ impl Functions {
         let at = queue.waiting.iter().position(|&(other, _)| other == value);
         let Some((_, function)) = at.and_then(|at| queue.waiting.remove(at)) else { return };
         drop(queue);
+        if !self.context.holds {
+            return run(Job::Function { function, status: HostStatus::Run, then: None });
+        }
         let then = Some((Arc::clone(self), value));
         hand(&self.context, Job::Function { function, status: HostStatus::Run, then });
     }

@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::stream::{Event, Stream};
 use crate::sys::Cuda;
 use crate::virtual_memory::Reservation;
+use anyaccel_hal::Mem;
 use anyaccel_kit::{CallbackConfig, Callbacks, Slab};
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub(crate) struct Machine {
     pub(crate) gates: Slab<Arc<Gate>>,
     pub(crate) graphs: Slab<Arc<Graph>>,
     pub(crate) events: Slab<Event>,
-    pub(crate) ranges: Slab<Reservation>,
+    pub(crate) ranges: Slab<(Arc<Reservation>, Mem)>,
 }
 
 impl Machine {

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::device::{CudaDevice, unknown};
 use crate::sys::*;
+use crate::virtual_memory::Reservation;
 use anyaccel_hal::{Fault, HostPtr, Mem, Peers, PeersLimits, Pinned, PinnedLimits, Place, Segment, StreamId};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) struct Memory {
     pub(crate) host: usize,
     pub(crate) len: u64,
     pub(crate) holder: Holder,
+    /// Of a reservation: what backs it.
+    pub(crate) range: Option<Arc<Reservation>>,
     /// The device that it belongs to.
     pub(crate) context: Arc<Context>,
 }
@@ -90,7 +93,7 @@ impl CudaDevice {
                 Holder::Ordered
             }
         };
-        let memory = Memory { addr, host: 0, len, holder, context: Arc::clone(&self.context) };
+        let memory = Memory { addr, host: 0, len, holder, range: None, context: Arc::clone(&self.context) };
         Ok(Segment { mem: Mem(self.machine.memory.insert(memory)), addr, len })
     }
 
@@ -136,7 +139,7 @@ impl CudaDevice {
         let mapped = unsafe { self.context.cuda.cuMemHostGetDevicePointer_v2(&raw mut addr, host, 0) };
         self.context.check(mapped)?;
         let host = host.expose_provenance();
-        let memory = Memory { addr, host, len, holder, context: Arc::clone(&self.context) };
+        let memory = Memory { addr, host, len, holder, range: None, context: Arc::clone(&self.context) };
         Ok(Mem(self.machine.memory.insert(memory)))
     }
 
@@ -215,12 +218,15 @@ impl Peers for CudaDevice {
                 .note(format!("device {} does not reach device {from}", self.context.ordinal)));
         }
         // SAFETY: H1, as this function's caller promises.
-        let (stream, dst, (src, there)) = unsafe {
+        let (stream, dst, source) = unsafe {
             let source = self.machine.memory.get(src.mem.0).ok_or_else(|| unknown("peers.copy", "memory"))?;
-            let src = source.part(src.offset, len, "peers.copy")?;
-            (self.stream(stream, "peers.copy")?, self.place(dst, len, "peers.copy")?, (src, &source.context))
+            (self.stream(stream, "peers.copy")?, self.place(dst, len, "peers.copy")?, source)
         };
+        let (src, there) = (source.part(src.offset, len, "peers.copy")?, &source.context);
         let _current = self.context.enter()?;
+        if let Some(range) = &source.range {
+            range.admit(self)?;
+        }
         let (cuda, flag) = (self.context.cuda, &self.enabled[from as usize]);
         if !flag.load(Ordering::Acquire) {
             // SAFETY: the peer's context is retained as long as its memory lives.

@@ -12,34 +12,62 @@ use anyaccel_kit::Mutex;
 use std::sync::Arc;
 
 /// A range of addresses.
+#[derive(Debug)]
 pub(crate) struct Reservation {
     addr: CUdeviceptr,
     len: u64,
-    mem: Mem,
+    backing: Mutex<Backing>,
+}
+
+#[derive(Debug)]
+struct Backing {
     /// Which granules are backed.
-    backed: Mutex<Vec<bool>>,
+    granules: Vec<bool>,
+    /// Which devices may use them: its own, and peers from their first copy on.
+    allowed: Vec<CUdevice>,
+}
+
+impl Reservation {
+    /// Lets another device use what is mapped, and what will be. That device's context is current.
+    pub(crate) fn admit(&self, peer: &CudaDevice) -> Result<(), Fault> {
+        let device = peer.context.device;
+        let mut backing = self.backing.lock();
+        if backing.allowed.contains(&device) {
+            return Ok(());
+        }
+        let access = allow(device);
+        let step = peer.limits.granularity;
+        for (at, _) in backing.granules.iter().enumerate().filter(|&(_, &backed)| backed) {
+            let at = self.addr + at as u64 * step;
+            // SAFETY: the granule is mapped.
+            peer.context.check(unsafe { peer.context.cuda.cuMemSetAccess(at, step as usize, &raw const access, 1) })?;
+        }
+        backing.allowed.push(device);
+        Ok(())
+    }
+}
+
+const fn allow(device: CUdevice) -> CUmemAccessDesc {
+    CUmemAccessDesc {
+        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: device },
+        flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    }
+}
+
+const fn prop(device: CUdevice) -> CUmemAllocationProp {
+    CUmemAllocationProp {
+        kind: CU_MEM_ALLOCATION_TYPE_PINNED,
+        requestedHandleTypes: 0,
+        location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: device },
+        win32HandleMetaData: 0,
+        allocFlags: [0; 8],
+    }
 }
 
 impl CudaDevice {
-    fn prop(&self) -> CUmemAllocationProp {
-        CUmemAllocationProp {
-            kind: CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: 0,
-            location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: self.context.device },
-            win32HandleMetaData: 0,
-            allocFlags: [0; 8],
-        }
-    }
-
     /// The granularity of mappings, if the device has them at all. Asked when it is opened.
     pub(crate) fn granularity(cuda: &Cuda, device: CUdevice) -> Option<u64> {
-        let prop = CUmemAllocationProp {
-            kind: CU_MEM_ALLOCATION_TYPE_PINNED,
-            requestedHandleTypes: 0,
-            location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: device },
-            win32HandleMetaData: 0,
-            allocFlags: [0; 8],
-        };
+        let prop = prop(device);
         let mut granularity = 0;
         // SAFETY: valid places for the question and the answer.
         unsafe {
@@ -51,7 +79,7 @@ impl CudaDevice {
 
     /// Backs one granule.
     fn back(&self, at: CUdeviceptr, len: u64) -> Result<(), Failed> {
-        let (cuda, prop) = (self.context.cuda, self.prop());
+        let (cuda, prop) = (self.context.cuda, prop(self.context.device));
         let mut handle = 0;
         // SAFETY: valid places for the question and the answer.
         unsafe { cuda.cuMemCreate(&raw mut handle, len as usize, &raw const prop, 0) }?;
@@ -106,21 +134,25 @@ impl VirtualMemory for CudaDevice {
         let reserved = unsafe { self.context.cuda.cuMemAddressReserve(&raw mut addr, len as usize, 0, 0, 0) };
         self.context.check(reserved)?;
         let context = Arc::clone(&self.context);
-        let mem = Mem(self.machine.memory.insert(Memory { addr, host: 0, len, holder: Holder::Reserved, context }));
-        let backed = Mutex::new(vec![false; (len / step) as usize]);
-        let range = Range(self.machine.ranges.insert(Reservation { addr, len, mem, backed }));
+        let granules = vec![false; (len / step) as usize];
+        let backing = Mutex::new(Backing { granules, allowed: vec![self.context.device] });
+        let range = Arc::new(Reservation { addr, len, backing });
+        let memory =
+            Memory { addr, host: 0, len, holder: Holder::Reserved, range: Some(Arc::clone(&range)), context };
+        let mem = Mem(self.machine.memory.insert(memory));
+        let range = Range(self.machine.ranges.insert((range, mem)));
         Ok((range, Segment { mem, addr, len }))
     }
 
     unsafe fn map(&self, range: Range, offset: u64, len: u64) -> Result<(), Fault> {
         // SAFETY: H1, as this function's caller promises.
-        let range = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemMap", "range"))?;
+        let (range, _) = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemMap", "range"))?;
         let granules = self.granules("cuMemMap", range, offset, len)?;
         let step = self.limits.granularity;
         let _current = self.context.enter()?;
         let _relaxed = self.context.relaxed();
-        let mut backed = range.backed.lock();
-        if backed[granules.clone()].contains(&true) {
+        let mut backing = range.backing.lock();
+        if backing.granules[granules.clone()].contains(&true) {
             return Err(Fault::invalid("cuMemMap", format!("part of {len} bytes at {offset} is backed already")));
         }
         for at in granules.clone() {
@@ -130,7 +162,7 @@ impl VirtualMemory for CudaDevice {
                 return Err(self.context.fault(failed));
             }
         }
-        let access = self.access();
+        let access: Vec<_> = backing.allowed.iter().map(|&device| allow(device)).collect();
         // SAFETY: all of the part is mapped now.
         let allowed = unsafe {
             self.context.cuda.cuMemSetAccess(range.addr + offset, len as usize, access.as_ptr(), access.len())
@@ -139,16 +171,16 @@ impl VirtualMemory for CudaDevice {
             let _undone = self.unback(range.addr, step, granules);
             return Err(self.context.fault(failed));
         }
-        backed[granules].fill(true);
+        backing.granules[granules].fill(true);
         Ok(())
     }
 
     unsafe fn unmap(&self, range: Range, offset: u64, len: u64) -> Result<(), Fault> {
         // SAFETY: H1, as this function's caller promises.
-        let range = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemUnmap", "range"))?;
+        let (range, _) = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemUnmap", "range"))?;
         let granules = self.granules("cuMemUnmap", range, offset, len)?;
-        let mut backed = range.backed.lock();
-        if backed[granules.clone()].contains(&false) {
+        let mut backing = range.backing.lock();
+        if backing.granules[granules.clone()].contains(&false) {
             return Err(Fault::invalid("cuMemUnmap", format!("part of {len} bytes at {offset} is not backed")));
         }
         if !self.context.is_lost() {
@@ -157,38 +189,25 @@ impl VirtualMemory for CudaDevice {
             let unbacked = self.unback(range.addr, self.limits.granularity, granules.clone());
             self.context.check(unbacked)?;
         }
-        backed[granules].fill(false);
+        backing.granules[granules].fill(false);
         Ok(())
     }
 
     unsafe fn release(&self, range: Range) -> Result<(), Fault> {
-        let Some(range) = self.machine.ranges.remove(range.0) else {
+        let Some((range, mem)) = self.machine.ranges.remove(range.0) else {
             return Err(unknown("cuMemAddressFree", "range"));
         };
-        drop(self.machine.memory.remove(range.mem.0));
+        drop(self.machine.memory.remove(mem.0));
         if self.context.is_lost() {
             return Ok(());
         }
         let _current = self.context.enter()?;
         let _relaxed = self.context.relaxed();
-        let backed = std::mem::take(&mut *range.backed.lock());
-        for (at, _) in backed.into_iter().enumerate().filter(|&(_, backed)| backed) {
+        let granules = std::mem::take(&mut range.backing.lock().granules);
+        for (at, _) in granules.into_iter().enumerate().filter(|&(_, backed)| backed) {
             self.context.check(self.unback(range.addr, self.limits.granularity, at..at + 1))?;
         }
         // SAFETY: reserved with that length, and nothing is mapped there any more.
         self.context.check(unsafe { self.context.cuda.cuMemAddressFree(range.addr, range.len as usize) })
-    }
-}
-
-impl CudaDevice {
-    /// Who may use mapped memory: the device itself, and those that reach it directly.
-    fn access(&self) -> Vec<CUmemAccessDesc> {
-        let allowed = |device| CUmemAccessDesc {
-            location: CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: device },
-            flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        };
-        let mut all = vec![allowed(self.context.device)];
-        all.extend(self.reached_by.iter().map(|&device| allowed(device)));
-        all
     }
 }

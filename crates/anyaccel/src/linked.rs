@@ -19,6 +19,8 @@ pub(crate) struct Linked {
 
 /// Built in, in the order in which one is chosen; `host` and `sim` are chosen only by name.
 const BUILT_IN: &[Linked] = &[
+    #[cfg(feature = "cuda")]
+    Linked { kind: Kind::CUDA, construct: anyaccel_cuda::driver },
     #[cfg(feature = "host")]
     Linked { kind: Kind::HOST, construct: anyaccel_host::driver },
     #[cfg(feature = "sim")]

@@ -74,6 +74,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 macro_rules! exports {
     ($(fn $name:ident($($arg:ident : $type:ty),* $(,)?) $body:block)*) => {$(
         #[unsafe(no_mangle)]
+        #[allow(unreachable_pub, reason = "exported by its name")]
         #[allow(non_snake_case, missing_docs, clippy::missing_safety_doc, reason = "the interface's own")]
         #[allow(clippy::too_many_arguments, reason = "the interface's own")]
         pub unsafe extern "system" fn $name($($arg: $type),*) -> anyaccel_cuda::sys::Code {

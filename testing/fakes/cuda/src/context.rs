@@ -22,7 +22,6 @@ thread_local! {
 /// A context and its card.
 #[derive(Clone, Copy)]
 pub(crate) struct Context {
-    pub(crate) handle: CUcontext,
     pub(crate) ordinal: usize,
     pub(crate) card: &'static Card,
 }
@@ -52,7 +51,7 @@ pub(crate) fn context(handle: CUcontext) -> Result<Context> {
     if lock(&RETAINED)[ordinal] == 0 {
         return Err(CUDA_ERROR_INVALID_CONTEXT);
     }
-    Ok(Context { handle, ordinal, card: visible.card })
+    Ok(Context { ordinal, card: visible.card })
 }
 
 pub(crate) fn retain(at: CUdevice) -> Result<CUcontext> {

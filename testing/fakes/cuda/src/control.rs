@@ -44,6 +44,7 @@ pub(crate) fn injected(name: &str) -> Option<Code> {
 /// # Safety
 /// `name` is a C string.
 #[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "exported by its name")]
 pub unsafe extern "C" fn anyaccel_fake_cuda_fail(name: *const c_char, nth: u32, code: u32) {
     // SAFETY: this function's contract.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
@@ -53,6 +54,7 @@ pub unsafe extern "C" fn anyaccel_fake_cuda_fail(name: *const c_char, nth: u32, 
 
 /// Loses the card at that place of the bus, as by an illegal access.
 #[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "exported by its name")]
 pub extern "C" fn anyaccel_fake_cuda_lose(place: u32) {
     if let Some(card) = config().cards.get(place as usize) {
         schedule::lose(card, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -61,6 +63,7 @@ pub extern "C" fn anyaccel_fake_cuda_lose(place: u32) {
 
 /// Makes all cards work again and forgets ordered failures. The real driver needs a new process for that.
 #[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "exported by its name")]
 pub extern "C" fn anyaccel_fake_cuda_heal() {
     lock(&ORDERED).clear();
     ANY.store(false, Ordering::SeqCst);

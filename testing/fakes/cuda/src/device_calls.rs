@@ -4,7 +4,7 @@ use crate::call::{exports, initialise, put};
 use crate::config::config;
 use crate::context::{self, context, current, device, devices};
 use anyaccel_cuda::sys::*;
-use std::ffi::{c_char, c_void};
+use std::ffi::c_char;
 use std::sync::atomic::Ordering;
 
 /// Writes a text and its zero, cut to the room there is.
@@ -140,6 +140,3 @@ exports! {
         put(name, text.as_ptr())
     }
 }
-
-/// Host functions get this type of pointer.
-pub(crate) type Data = *mut c_void;

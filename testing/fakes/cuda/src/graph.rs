@@ -87,7 +87,6 @@ impl Graph {
                 Work::Launch(launch) => format!("KERNEL\\n{}", launch.name),
                 Work::Host { .. } => "HOST".into(),
                 Work::WaitValue { .. } => "BATCH_MEM_OP".into(),
-                Work::Nothing => "EMPTY".into(),
             };
             text.push_str(&format!("  n{} [label=\"{label}\"];\n", node.handle));
             for after in &node.after {

@@ -2,6 +2,7 @@
 
 use anyaccel_cuda::sys::{Cuda, Nvml};
 use std::env;
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,63 @@ pub fn install(folder: &Path, version: (u32, u32)) -> io::Result<Installed> {
         }
     }
     Ok(Installed { cuda, nvml })
+}
+
+/// What a test does to a fake that is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Control {
+    lose: unsafe extern "C" fn(u32),
+    heal: unsafe extern "C" fn(),
+    fail: unsafe extern "C" fn(*const c_char, u32, u32),
+}
+
+impl Installed {
+    /// Finds the control of this fake, which is loaded if it was not.
+    ///
+    /// # Errors
+    /// The library is not there, or no fake.
+    pub fn control(&self) -> io::Result<Control> {
+        let path = CString::new(self.cuda.as_os_str().as_encoded_bytes())?;
+        let find = |name: &CStr| {
+            // SAFETY: a C string names a library of our own, whose initialisers do nothing; it stays loaded.
+            let symbol = unsafe { libc::dlsym(libc::dlopen(path.as_ptr(), libc::RTLD_NOW), name.as_ptr()) };
+            if symbol.is_null() { Err(io::Error::other(format!("{path:?} has no {name:?}"))) } else { Ok(symbol) }
+        };
+        // SAFETY: the fake exports these names with these signatures (`control`).
+        unsafe {
+            Ok(Control {
+                lose: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u32)>(find(c"anyaccel_fake_cuda_lose")?),
+                heal: std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"anyaccel_fake_cuda_heal")?),
+                fail: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char, u32, u32)>(find(
+                    c"anyaccel_fake_cuda_fail",
+                )?),
+            })
+        }
+    }
+}
+
+impl Control {
+    /// Loses the card at that place of the bus, as by an illegal access.
+    pub fn lose(&self, place: u32) {
+        // SAFETY: any number is an answer.
+        unsafe { (self.lose)(place) }
+    }
+
+    /// Makes all cards work again, once what they had to do is gone.
+    pub fn heal(&self) {
+        // SAFETY: no arguments.
+        unsafe { (self.heal)() }
+    }
+
+    /// Makes the n-th call of that name from now on (1 is the next) fail with a code.
+    ///
+    /// # Panics
+    /// For a name with a zero in it.
+    pub fn fail(&self, name: &str, nth: u32, code: u32) {
+        let name = CString::new(name).expect("names of functions have no zeros");
+        // SAFETY: a C string.
+        unsafe { (self.fail)(name.as_ptr(), nth, code) }
+    }
 }
 
 /// Renames an export in the tables of names, so that nothing finds it.

@@ -57,6 +57,11 @@ impl Launch {
         bytes.map(u64::from_le_bytes).ok_or(CUDA_ERROR_LAUNCH_FAILED)
     }
 
+    /// A place of a built-in: an address and an offset.
+    fn place(&self, at: usize) -> Result<u64> {
+        Ok(self.pointer(2 * at)?.wrapping_add(self.pointer(2 * at + 1)?))
+    }
+
     fn number(&self, at: usize) -> Result<u32> {
         let bytes = self.args.get(at).and_then(|arg| arg.as_slice().try_into().ok());
         bytes.map(u32::from_le_bytes).ok_or(CUDA_ERROR_LAUNCH_FAILED)
@@ -114,26 +119,26 @@ pub(crate) fn run(launch: &Launch, card: &Card) -> Result {
 
 fn run_builtin(builtin: Builtin, launch: &Launch) -> Result {
     const WRONG: u32 = CUDA_ERROR_LAUNCH_FAILED;
-    let params: &[u8] = launch.args.get(builtin.places()).map_or(&[], Vec::as_slice);
+    let params: &[u8] = launch.args.get(2 * builtin.places()).map_or(&[], Vec::as_slice);
     match builtin {
         Builtin::Noop => Ok(()),
         Builtin::FillPattern => {
             let fill_pattern::Params { pattern, len } = fill_pattern::Params::from_bytes(params).map_err(|_| WRONG)?;
-            fill_pattern::fill(part(launch.pointer(0)?, len)?, pattern);
+            fill_pattern::fill(part(launch.place(0)?, len)?, pattern);
             Ok(())
         }
         Builtin::Convert => {
             let params = convert::Params::from_bytes(params).map_err(|_| WRONG)?;
             let (to, from) = (params.dst_dtype().map_err(|_| WRONG)?, params.src_dtype().map_err(|_| WRONG)?);
-            let dst = part(launch.pointer(0)?, params.count * to.size() as u64)?;
-            let src = part(launch.pointer(1)?, params.count * from.size() as u64)?;
+            let dst = part(launch.place(0)?, params.count * to.size() as u64)?;
+            let src = part(launch.place(1)?, params.count * from.size() as u64)?;
             convert::convert(to, dst, from, src).map_err(|_| WRONG)
         }
         Builtin::Histogram => {
             let histogram::Params { len } = histogram::Params::from_bytes(params).map_err(|_| WRONG)?;
             let mut counts = [0_u64; 256];
-            histogram::reference::count(part(launch.pointer(1)?, len)?, &mut counts);
-            let totals = part(launch.pointer(0)?, 2048)?;
+            histogram::reference::count(part(launch.place(1)?, len)?, &mut counts);
+            let totals = part(launch.place(0)?, 2048)?;
             for (total, count) in totals.as_chunks_mut::<8>().0.iter_mut().zip(counts) {
                 *total = u64::from_le_bytes(*total).wrapping_add(count).to_le_bytes();
             }
@@ -141,8 +146,8 @@ fn run_builtin(builtin: Builtin, launch: &Launch) -> Result {
         }
         _ => {
             let fill = random::Fill::from_bytes(builtin, params).map_err(|_| WRONG)?;
-            let cell: &[u8] = if fill.cell_len() == 0 { &[] } else { part(launch.pointer(1)?, fill.cell_len())? };
-            let dst = part(launch.pointer(0)?, fill.destination_len())?;
+            let cell: &[u8] = if fill.cell_len() == 0 { &[] } else { part(launch.place(1)?, fill.cell_len())? };
+            let dst = part(launch.place(0)?, fill.destination_len())?;
             let split = fill.split();
             let size = fill.dtype().size();
             for chunk in 0..split.chunks() {

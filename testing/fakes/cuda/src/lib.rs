@@ -42,4 +42,4 @@ mod stream;
 mod stream_calls;
 mod virtual_memory;
 
-pub use install::{Installed, install};
+pub use install::{Control, Installed, install};

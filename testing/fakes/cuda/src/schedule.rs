@@ -277,7 +277,7 @@ fn perform(work: &Work, stream: &Stream) -> Result {
             Ok(())
         }
         Work::Launch(ref launch) => kernel::run(launch, stream.card),
-        Work::Host { .. } | Work::WaitValue { .. } | Work::Nothing => Ok(()),
+        Work::Host { .. } | Work::WaitValue { .. } => Ok(()),
     }
 }
 

@@ -22,7 +22,6 @@ pub(crate) enum Work {
     Launch(Arc<Launch>),
     Host { function: CUhostFn, data: usize },
     WaitValue { address: u64, value: u32, flags: u32 },
-    Nothing,
 }
 
 /// One entry of a queue.
