@@ -27,6 +27,8 @@ impl Linked {
 
 /// Built in, in the order in which one is chosen; `host` and `sim` are chosen only by name.
 const BUILT_IN: &[Linked] = &[
+    #[cfg(feature = "cuda")]
+    Linked::new(Kind::CUDA, anyaccel_cuda::driver),
     #[cfg(feature = "opencl")]
     Linked { by_name: anyaccel_opencl::driver_by_name, ..Linked::new(Kind::OPENCL, anyaccel_opencl::driver) },
     #[cfg(feature = "host")]

@@ -9,7 +9,12 @@ use std::sync::Arc;
 
 /// Every backend of this repository that this machine could have, by the name of its kind.
 pub fn all() -> Vec<Subject> {
-    vec![host(), sim(), opencl()]
+    vec![cuda(), host(), opencl(), sim()]
+}
+
+/// NVIDIA GPUs, by the driver that this machine has.
+pub fn cuda() -> Subject {
+    Subject::new(Kind::CUDA, |_| Ok(Made::new(anyaccel_cuda::driver())))
 }
 
 /// The host device: this machine's memory and cores.
