@@ -106,6 +106,34 @@ pub fn run(subject: &Subject, options: &Options) -> Report {
     report
 }
 
+/// A case that a run would have, and whether it applies.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Planned {
+    /// Its id.
+    pub id: &'static str,
+    /// Its level.
+    pub level: Level,
+    /// The hal rules that it proves.
+    pub rules: Vec<String>,
+    /// The sentences that it proves.
+    pub sentences: Vec<&'static str>,
+    /// Why it would be skipped, if it would be.
+    pub skipped: Option<String>,
+}
+
+/// What [`run`] would do, by asking the backend only what it can.
+pub fn plan(subject: &Subject, options: &Options) -> Vec<Planned> {
+    let found = abilities(subject, options.seed, options.child.is_some());
+    let planned = |case: &Case| Planned {
+        id: case.id,
+        level: case.level,
+        rules: case.rules.iter().map(|rule| format!("H{rule}")).collect(),
+        sentences: case.sentences.to_vec(),
+        skipped: why_not(case, subject, &found),
+    };
+    cases::all().filter(|case| options.chooses(case)).map(planned).collect()
+}
+
 /// Why a case does not apply, if it does not.
 fn why_not(case: &Case, subject: &Subject, found: &Result<Abilities, String>) -> Option<String> {
     let abilities = match found {

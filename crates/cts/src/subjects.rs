@@ -1,10 +1,12 @@
-//! The backends of this repository, as subjects.
+//! The backends of this repository, and plugins, as subjects.
 
 use crate::subject::{Made, Subject};
+use anyaccel_abi::{LoadError, Plugin};
 use anyaccel_hal::Kind;
 use anyaccel_host::HostConfig;
 use anyaccel_opencl::OpenClConfig;
 use anyaccel_sim::{Execution, Interleaving, SimConfig};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Every backend of this repository that this machine could have, by the name of its kind.
@@ -52,6 +54,26 @@ pub fn sim_on_look() -> Subject {
         .never("host_fn.no-lock-held", INLINE)
         .never("reuse.function-waits-for-an-allocation", INLINE)
         .never("life.dropped-inside-a-host-function", INLINE)
+}
+
+/// A vendor's plugin, by its absolute path, which is its name in reports. It has the devices and the memory that it has: the
+/// suite asks it for none.
+///
+/// # Errors
+/// Why the library is no plugin.
+pub fn plugin(path: impl AsRef<Path>) -> Result<Subject, LoadError> {
+    let plugin = Plugin::load(path)?;
+    let subject = Subject::new(plugin.kind(), move |_| Ok(Made::new(plugin.driver())));
+    Ok(subject.named(plugin.path().to_string_lossy()))
+}
+
+/// The subject of that name: one of a list, or a plugin by its path.
+pub(crate) fn named(name: &str, subjects: &[Subject]) -> Result<Subject, String> {
+    match subjects.iter().find(|subject| subject.name() == name) {
+        Some(subject) => Ok(subject.clone()),
+        None if Path::new(name).is_absolute() => plugin(name).map_err(|error| error.to_string()),
+        None => Err(format!("no subject {name}")),
+    }
 }
 
 fn without_wall_clock(subject: Subject) -> Subject {
