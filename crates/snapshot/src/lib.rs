@@ -1,0 +1,15 @@
+//! Memory histories: what an allocator did, call by call, and what it held in the end.
+//!
+//! [`Snapshot`] is the data, in the shape in which PyTorch writes it, made compact: names, frames and stacks are stored
+//! once each. Nothing in this crate touches a device.
+
+#![forbid(unsafe_code)]
+
+mod intern;
+mod model;
+
+pub use intern::{FrameId, NameId, Names, StackId, Stacks};
+pub use model::{
+    Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, Origin, PoolKey, Segment,
+    Snapshot, Stage, Trace,
+};
