@@ -6,13 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod history;
 mod intern;
 mod model;
 mod read;
+pub mod replay;
 
+pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
-pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, Origin, PoolKey, Segment,
     Snapshot, Stage, Trace,
 };
+pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};

@@ -93,7 +93,11 @@ pub(super) fn snapshot(mut objects: Objects, top: Value, offset: u64) -> Result<
         }
     }
     let unknown = std::mem::take(&mut objects.records.unknown);
-    out.notes.extend(unknown.into_iter().map(|(context, key)| format!("{context} has a key '{key}' that is not known; it was passed over")));
+    out.notes.extend(
+        unknown
+            .into_iter()
+            .map(|(context, key)| format!("{context} has a key '{key}' that is not known; it was passed over")),
+    );
     let out = Snapshot {
         segments: out.segments,
         traces: out.traces,
@@ -164,6 +168,9 @@ fn trace(objects: &mut Objects, value: Value, what: &str, offset: u64) -> Result
     let Some(items) = objects.items(value) else {
         return corrupt(offset, format!("'{what}' is no list of events"));
     };
+    if items.is_empty() {
+        return Ok(Trace::default());
+    }
     let mut numbers = Vec::new();
     let mut run: Option<(u32, u32)> = None;
     for (at, &item) in items.iter().enumerate() {
