@@ -31,6 +31,8 @@ pub(super) const GROWABLE: u8 = 1;
 pub(super) const INDEXED: u8 = 2;
 /// The block belongs to the large pool.
 pub(super) const LARGE: u8 = 4;
+/// Nothing is mapped behind the block, which is Busy.
+pub(super) const BARE: u8 = 8;
 
 /// One block. Blocks of a segment form a list in address order through `prev` and `next`.
 #[derive(Clone, Copy, Debug)]

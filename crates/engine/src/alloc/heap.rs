@@ -13,12 +13,15 @@ use super::shelf::Shelf;
 use super::slots::{DENSE, Streams, bit};
 use super::stats::PoolStat;
 use super::{Allocation, Handle};
+use crate::history::{Action, Recorder, StackId};
 
 /// A segment, or a range of address space that growable segments are mapped into.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seg {
     pub(super) raw: RawSegment,
     pub(super) unit: u64,
+    /// Who made it.
+    pub(super) stack: StackId,
 }
 
 /// Everything about one device that the lock guards.
@@ -69,6 +72,10 @@ pub(super) struct Heap {
     pub(super) closed: bool,
     /// Closing took all blocks from whoever had them.
     pub(super) seized: bool,
+    /// While events are recorded.
+    pub(super) recorder: Option<Box<Recorder>>,
+    /// Whose call the owner of the lock works for, if that was asked.
+    pub(super) caller: StackId,
 }
 
 impl Heap {
@@ -103,6 +110,8 @@ impl Heap {
             ticking: false,
             closed: false,
             seized: false,
+            recorder: None,
+            caller: StackId::EMPTY,
         };
         heap.limit = super::policy::fraction_limit(heap.settings.per_process_memory_fraction, total);
         heap.update_collecting();
@@ -370,6 +379,10 @@ impl Heap {
     #[inline(always)]
     pub(super) fn end(&mut self, id: u32) {
         let Block { size: own, requested, prev, next, life, flags, .. } = self.arena[id];
+        if self.recorder.is_some() {
+            let gone: &[Action] = &[Action::FreeRequested, Action::FreeCompleted];
+            self.note_given(id, if life == Life::Pending { &gone[1..] } else { gone });
+        }
         let kind = usize::from(flags & LARGE != 0);
         self.counters.end(kind, own, requested, life == Life::Pending);
         let (mut count, mut bytes) = (0i64, 0i64);
@@ -420,7 +433,7 @@ impl Heap {
 
     /// Takes in a segment that the device has just given; the block that fills it is on no shelf.
     pub(super) fn take_in(&mut self, raw: RawSegment, shelf: u32, unit: u64, life: Life) -> u32 {
-        let seg = Seg { raw, unit };
+        let seg = Seg { raw, unit, stack: self.maker() };
         let at = match self.spare_segs.pop() {
             Some(at) => {
                 self.segs[at as usize] = seg;
