@@ -110,6 +110,12 @@ impl DeviceCache {
         heap
     }
 
+    /// [`lock`](DeviceCache::lock) for the hot paths, which say themselves whose call it is where it matters.
+    #[inline(always)]
+    fn lock_for_hit(&self) -> Guard<'_> {
+        self.heap.lock()
+    }
+
     /// Calls the device without the lock.
     pub(super) fn outside<'a, T>(&'a self, heap: Guard<'a>, call: impl FnOnce() -> T) -> (Guard<'a>, T) {
         let caller = heap.caller;
@@ -147,7 +153,7 @@ impl DeviceCache {
         if self.attention.load(Ordering::Acquire) != 0 || self.notice.load(Ordering::Acquire) != 0 {
             return self.take_noticed(size, stream, indexed);
         }
-        self.take_locked(self.lock(), size, stream, indexed)
+        self.take_locked(self.lock_for_hit(), StackId::EMPTY, size, stream, indexed)
     }
 
     /// [`take`](DeviceCache::take) where blocks wait for their uses to end, or stacks are recorded.
@@ -162,13 +168,15 @@ impl DeviceCache {
         if done.any() {
             self.apply(&mut heap, &done);
         }
-        self.take_locked(heap, size, stream, indexed)
+        let caller = heap.caller;
+        self.take_locked(heap, caller, size, stream, indexed)
     }
 
     #[inline(always)]
     fn take_locked<'a>(
         &'a self,
         mut heap: Guard<'a>,
+        caller: StackId,
         size: u64,
         stream: u64,
         indexed: bool,
@@ -184,10 +192,12 @@ impl DeviceCache {
             heap.unshelve(id);
             let block = heap.hand_out(id, rounded, size, indexed);
             if heap.recorder.is_some() {
+                heap.caller = caller;
                 heap.note_taken(id);
             }
             return Ok(Some(block));
         }
+        heap.caller = caller;
         let segment = heap.rules.segment(rounded);
         self.miss(heap, &Request { size, rounded, segment, shelf, kind, stream, indexed }).map(Some)
     }
@@ -210,11 +220,10 @@ impl DeviceCache {
 
     #[inline(always)]
     fn give(&self, handle: Handle, uses: u64) -> Result<(), FreeError> {
-        self.give_locked(self.enter(), handle, uses)
-    }
-
-    #[inline(always)]
-    pub(super) fn give_locked(&self, mut heap: Guard<'_>, handle: Handle, uses: u64) -> Result<(), FreeError> {
+        let mut heap = self.lock_for_hit();
+        if heap.recorder.is_some() {
+            return self.give_recorded(self.on_behalf(heap), handle, uses);
+        }
         let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
         let uses = heap.give_back(id, uses);
         if uses == 0 {
@@ -225,6 +234,22 @@ impl DeviceCache {
         Ok(())
     }
 
+    /// [`give`](DeviceCache::give) where events are recorded, or may be.
+    #[inline(never)]
+    pub(super) fn give_recorded(&self, mut heap: Guard<'_>, handle: Handle, uses: u64) -> Result<(), FreeError> {
+        let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
+        self.give_block(heap.give_back(id, uses), heap, id);
+        Ok(())
+    }
+
+    fn give_block(&self, uses: u64, mut heap: Guard<'_>, id: u32) {
+        if uses == 0 {
+            heap.finish(id);
+        } else {
+            self.defer(heap, id, uses);
+        }
+    }
+
     /// Gives back the block that starts at an address; 0 is no block and no error.
     ///
     /// # Errors
@@ -233,14 +258,13 @@ impl DeviceCache {
         if addr == 0 {
             return Ok(());
         }
-        let mut heap = self.enter();
+        let mut heap = self.lock();
+        if heap.recorder.is_some() {
+            heap = self.on_behalf(heap);
+        }
         let id = heap.live_at(addr).ok_or(FreeError::Unknown(addr))?;
         let uses = heap.give_back(id, 0);
-        if uses == 0 {
-            heap.end(id);
-        } else {
-            self.defer(heap, id, uses);
-        }
+        self.give_block(uses, heap, id);
         Ok(())
     }
 

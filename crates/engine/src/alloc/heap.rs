@@ -375,14 +375,20 @@ impl Heap {
         uses & self.streams.known() & !own
     }
 
+    /// [`end`](Heap::end), noted if events are recorded.
+    #[inline]
+    pub(super) fn finish(&mut self, id: u32) {
+        if self.recorder.is_some() {
+            let both: &[Action] = &[Action::FreeRequested, Action::FreeCompleted];
+            self.note_given(id, if self.arena[id].life == Life::Pending { &both[1..] } else { both });
+        }
+        self.end(id);
+    }
+
     /// Second half: really free. Merges with free neighbours and goes back on the shelf.
     #[inline(always)]
     pub(super) fn end(&mut self, id: u32) {
         let Block { size: own, requested, prev, next, life, flags, .. } = self.arena[id];
-        if self.recorder.is_some() {
-            let gone: &[Action] = &[Action::FreeRequested, Action::FreeCompleted];
-            self.note_given(id, if life == Life::Pending { &gone[1..] } else { gone });
-        }
         let kind = usize::from(flags & LARGE != 0);
         self.counters.end(kind, own, requested, life == Life::Pending);
         let (mut count, mut bytes) = (0i64, 0i64);

@@ -50,7 +50,7 @@ impl DeviceCache {
                 // Closed while this thread was asking the device: what it got goes back at once.
                 heap.hand_out(id, request.rounded, request.size, false);
                 heap.give_back(id, 0);
-                heap.end(id);
+                heap.finish(id);
                 drop(self.release_everything(heap, &mut None));
                 return Err(AllocError::Closed { device: self.device });
             }

@@ -12,7 +12,7 @@ use super::oom::AllocError;
 use super::ports::PortError;
 use super::recording::SIDE;
 use super::slots::{BEYOND, DENSE, bit};
-use crate::history::Action;
+use crate::history::{Action, StackId};
 use crate::sync::Ordering;
 
 /// Answers of up to eight streams, collected before the lock is taken.
@@ -75,7 +75,7 @@ impl Heap {
         let block = &mut self.arena[id];
         block.events -= 1;
         if block.events == 0 {
-            self.end(id);
+            self.finish(id);
         }
     }
 
@@ -118,6 +118,9 @@ impl DeviceCache {
         let (kind, size) = (heap.arena[id].kind(), heap.arena[id].size);
         if heap.recorder.is_some() {
             heap.note_given(id, &[Action::FreeRequested]);
+        } else {
+            // A recording may begin while the lock is away.
+            heap.caller = StackId::EMPTY;
         }
         heap.counters.defer(kind, size);
         let block = &mut heap.arena[id];
@@ -145,7 +148,7 @@ impl DeviceCache {
             } else {
                 self.enqueue_all(&mut heap, id, &[(stream, slot)], &[mark]);
                 if heap.arena[id].events == 0 {
-                    heap.end(id);
+                    heap.finish(id);
                 }
             }
             self.publish(&heap);
@@ -158,7 +161,7 @@ impl DeviceCache {
         }
         self.enqueue_all(&mut heap, id, &users, &marks);
         if heap.arena[id].events == 0 {
-            heap.end(id);
+            heap.finish(id);
         }
         self.publish(&heap);
     }
@@ -221,7 +224,7 @@ impl DeviceCache {
         let left = std::mem::take(&mut *self.side.lock());
         for (handle, uses) in left {
             // A stale handle here is a double free by the host function, of which nobody is left to be told.
-            let _ = self.give_locked(self.lock(), handle, uses.0);
+            let _ = self.give_recorded(self.lock(), handle, uses.0);
         }
     }
 

@@ -134,7 +134,7 @@ impl DeviceCache {
     /// # Errors
     /// [`FreeError::Stale`] for a handle that is not live.
     pub fn annotate(&self, handle: Handle, text: &str) -> Result<(), FreeError> {
-        let mut heap = self.enter();
+        let mut heap = self.on_behalf(self.lock());
         let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
         let block = &heap.arena[id];
         let (addr, requested, shelf) = (block.addr, block.requested, block.shelf);
@@ -145,10 +145,15 @@ impl DeviceCache {
         Ok(())
     }
 
-    /// Takes the lock for a call that gives memory back, whose stack is captured first if it is wanted.
-    #[inline(always)]
-    pub(super) fn enter(&self) -> Guard<'_> {
-        if self.notice.load(Ordering::Relaxed) & GIVERS == 0 { self.lock() } else { self.enter_as(None) }
+    /// The lock for a call that gives memory back: let go, if its stack is wanted, to capture that.
+    #[inline(never)]
+    pub(super) fn on_behalf<'a>(&'a self, mut heap: Guard<'a>) -> Guard<'a> {
+        if self.notice.load(Ordering::Relaxed) & GIVERS == 0 {
+            heap.caller = StackId::EMPTY;
+            return heap;
+        }
+        drop(heap);
+        self.enter_as(None)
     }
 
     /// Captures the stack, then takes the lock.
