@@ -27,25 +27,29 @@ impl StackId {
 pub struct Names {
     list: Vec<Arc<str>>,
     ids: HashMap<Arc<str>, u32>,
+    bytes: usize,
 }
 
 impl Default for Names {
     fn default() -> Self {
         let empty: Arc<str> = Arc::from("");
-        Names { list: vec![empty.clone()], ids: HashMap::from([(empty, 0)]) }
+        Names { list: vec![empty.clone()], ids: HashMap::from([(empty, 0)]), bytes: 0 }
     }
 }
 
 impl Names {
+    /// A table without the empty string.
+    pub(crate) fn bare() -> Self {
+        Names { list: Vec::new(), ids: HashMap::new(), bytes: 0 }
+    }
+
     /// The number of `text`, which is added if it is new.
     pub fn intern(&mut self, text: &str) -> NameId {
-        if text.is_empty() {
-            return NameId(0);
-        }
         if let Some(&id) = self.ids.get(text) {
             return NameId(id);
         }
         let id = self.list.len() as u32;
+        self.bytes += text.len() + 16;
         let text: Arc<str> = Arc::from(text);
         self.list.push(text.clone());
         self.ids.insert(text, id);

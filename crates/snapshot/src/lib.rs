@@ -5,10 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod intern;
 mod model;
+mod read;
 
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
+pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, Origin, PoolKey, Segment,
     Snapshot, Stage, Trace,

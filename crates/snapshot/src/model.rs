@@ -306,7 +306,7 @@ pub struct Snapshot {
     pub pools: Vec<PoolKey>,
     /// What a reader has to say of the file: keys that it did not know, keys that were missing.
     pub notes: Vec<String>,
-    frame_ids: HashMap<Frame, u32>,
+    pub(crate) frame_ids: HashMap<Frame, u32>,
 }
 
 impl Default for Snapshot {
