@@ -9,10 +9,12 @@ mod check;
 mod intern;
 mod model;
 mod read;
+mod write;
 
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
-pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, Origin, PoolKey, Segment,
     Snapshot, Stage, Trace,
 };
+pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
+pub use write::{WriteError, write};

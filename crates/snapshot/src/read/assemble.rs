@@ -93,7 +93,11 @@ pub(super) fn snapshot(mut objects: Objects, top: Value, offset: u64) -> Result<
         }
     }
     let unknown = std::mem::take(&mut objects.records.unknown);
-    out.notes.extend(unknown.into_iter().map(|(context, key)| format!("{context} has a key '{key}' that is not known; it was passed over")));
+    out.notes.extend(
+        unknown
+            .into_iter()
+            .map(|(context, key)| format!("{context} has a key '{key}' that is not known; it was passed over")),
+    );
     let out = Snapshot {
         segments: out.segments,
         traces: out.traces,

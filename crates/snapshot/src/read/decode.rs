@@ -263,8 +263,7 @@ impl Objects {
         }
         let state = state.ok_or("a block has no 'state'")?;
         let size = size.ok_or("a block has no 'size'")?;
-        let block =
-            Block { addr: addr.unwrap_or(0), size, requested: requested.unwrap_or(size), stack, state };
+        let block = Block { addr: addr.unwrap_or(0), size, requested: requested.unwrap_or(size), stack, state };
         self.records.blocks.push(Piece { block, placed: addr.is_some() });
         Ok(DictSlot::Block(self.records.blocks.len() as u32 - 1))
     }
