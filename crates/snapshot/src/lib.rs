@@ -6,11 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod history;
 mod intern;
 mod model;
 mod read;
+pub mod replay;
 mod write;
 
+pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, Origin, PoolKey, Segment,

@@ -168,6 +168,9 @@ fn trace(objects: &mut Objects, value: Value, what: &str, offset: u64) -> Result
     let Some(items) = objects.items(value) else {
         return corrupt(offset, format!("'{what}' is no list of events"));
     };
+    if items.is_empty() {
+        return Ok(Trace::default());
+    }
     let mut numbers = Vec::new();
     let mut run: Option<(u32, u32)> = None;
     for (at, &item) in items.iter().enumerate() {
