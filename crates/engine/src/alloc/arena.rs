@@ -48,6 +48,8 @@ pub(super) struct Block {
     pub(super) seg: u32,
     pub(super) generation: u32,
     pub(super) chain: u32,
+    /// When its segment was made: of two blocks of one size the one in the older segment is used first.
+    pub(super) age: u32,
     pub(super) events: u16,
     pub(super) life: Life,
     pub(super) flags: u8,
@@ -68,6 +70,7 @@ impl Block {
             seg,
             generation: 0,
             chain: NIL,
+            age: 0,
             events: 0,
             life,
             flags,
@@ -90,9 +93,11 @@ impl Block {
         self.links = (self.links & 0xffff_ffff) | (u64::from(id) << 32);
     }
 
-    /// Order within a bin.
-    pub(super) fn key(&self) -> (u64, u64) {
-        (self.size, self.addr)
+    /// Order within a bin. PyTorch 2.14 orders blocks of one size by the age of their segments, and only within a segment
+    /// by address, which makes a difference once the device hands addresses out again.
+    #[inline(always)]
+    pub(super) fn key(&self) -> (u64, u32, u64) {
+        (self.size, self.age, self.addr)
     }
 
     pub(super) fn is(&self, flag: u8) -> bool {
@@ -137,14 +142,14 @@ impl Arena {
     pub(super) fn cut(&mut self, id: u32, size: u64, life: Life) -> u32 {
         let high = self.unused();
         let low = &mut self[id];
-        let Block { addr, size: whole, next, shelf, seg, flags, .. } = *low;
+        let Block { addr, size: whole, next, shelf, seg, age, flags, .. } = *low;
         (low.size, low.next) = (size, high);
         // Field by field: a record built elsewhere and copied here would stall on its own stores.
         let block = &mut self[high];
         block.addr = addr + size;
         block.size = whole - size;
         (block.prev, block.next) = (id, next);
-        (block.shelf, block.seg) = (shelf, seg);
+        (block.shelf, block.seg, block.age) = (shelf, seg, age);
         (block.events, block.life, block.flags) = (0, life, flags & (GROWABLE | LARGE));
         if next != NIL {
             self[next].prev = high;

@@ -30,6 +30,8 @@ pub(super) struct Heap {
     pub(super) arena: Arena,
     pub(super) segs: Vec<Seg>,
     pub(super) spare_segs: Vec<u32>,
+    /// Segments made so far, which is how old they are; the four billionth and later ones are of one age.
+    segs_made: u32,
     pub(super) shelves: Vec<Shelf>,
     spare_shelves: Vec<u32>,
     /// Index 0 is the default pool.
@@ -84,6 +86,7 @@ impl Heap {
             arena: Arena::new(),
             segs: Vec::new(),
             spare_segs: Vec::new(),
+            segs_made: 0,
             shelves: Vec::new(),
             spare_shelves: Vec::new(),
             pools: vec![Pool { users: 1, ..Pool::default() }],
@@ -213,7 +216,7 @@ impl Heap {
         self.pools[pool as usize] = Pool { gone: true, ..Pool::default() };
     }
 
-    /// The least free block that may serve the request, by (size, address). Counts as one search.
+    /// The least free block that may serve the request, by the order of its shelf. Counts as one search.
     #[inline(always)]
     pub(super) fn search(&mut self, shelf: u32, rounded: u64) -> u32 {
         if self.collecting {
@@ -227,7 +230,7 @@ impl Heap {
     #[inline(always)]
     pub(super) fn best_fit(&mut self, shelf: u32, rounded: u64) -> u32 {
         let list = &self.shelves[shelf as usize];
-        let mut id = list.at_or_above(&self.arena, rounded, 0);
+        let mut id = list.at_least(&self.arena, rounded);
         if id == NIL {
             return NIL;
         }
@@ -452,7 +455,9 @@ impl Heap {
         };
         let large = if self.shelves[shelf as usize].kind == 1 { LARGE } else { 0 };
         let growable = if unit > 0 { GROWABLE } else { 0 };
-        self.arena.put(Block::new(raw.addr, raw.len, shelf, at, life, large | growable))
+        self.segs_made = self.segs_made.saturating_add(1);
+        let age = self.segs_made;
+        self.arena.put(Block { age, ..Block::new(raw.addr, raw.len, shelf, at, life, large | growable) })
     }
 
     /// Counts bytes of the device that a pool has taken.
@@ -486,7 +491,7 @@ impl Heap {
         shelves
     }
 
-    /// The free blocks of half a pool, in (stream, size, address) order.
+    /// The free blocks of half a pool, by stream, then in the order of their shelf.
     pub(super) fn free_blocks(&self, pool: u32, kind: usize) -> Vec<u32> {
         let mut out = Vec::new();
         for shelf in self.shelves_by_stream(pool, kind) {
