@@ -45,11 +45,10 @@ pub(super) struct Block {
     pub(super) prev: u32,
     pub(super) next: u32,
     pub(super) shelf: u32,
+    /// Index of its segment; older segments have lower ones.
     pub(super) seg: u32,
     pub(super) generation: u32,
     pub(super) chain: u32,
-    /// When its segment was made: of two blocks of one size the one in the older segment is used first.
-    pub(super) age: u32,
     pub(super) events: u16,
     pub(super) life: Life,
     pub(super) flags: u8,
@@ -70,7 +69,6 @@ impl Block {
             seg,
             generation: 0,
             chain: NIL,
-            age: 0,
             events: 0,
             life,
             flags,
@@ -97,7 +95,7 @@ impl Block {
     /// by address, which makes a difference once the device hands addresses out again.
     #[inline(always)]
     pub(super) fn key(&self) -> (u64, u32, u64) {
-        (self.size, self.age, self.addr)
+        (self.size, self.seg, self.addr)
     }
 
     pub(super) fn is(&self, flag: u8) -> bool {
@@ -142,14 +140,14 @@ impl Arena {
     pub(super) fn cut(&mut self, id: u32, size: u64, life: Life) -> u32 {
         let high = self.unused();
         let low = &mut self[id];
-        let Block { addr, size: whole, next, shelf, seg, age, flags, .. } = *low;
+        let Block { addr, size: whole, next, shelf, seg, flags, .. } = *low;
         (low.size, low.next) = (size, high);
         // Field by field: a record built elsewhere and copied here would stall on its own stores.
         let block = &mut self[high];
         block.addr = addr + size;
         block.size = whole - size;
         (block.prev, block.next) = (id, next);
-        (block.shelf, block.seg, block.age) = (shelf, seg, age);
+        (block.shelf, block.seg) = (shelf, seg);
         (block.events, block.life, block.flags) = (0, life, flags & (GROWABLE | LARGE));
         if next != NIL {
             self[next].prev = high;
@@ -204,6 +202,11 @@ impl Arena {
     /// Every record that stands for something, with its index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Block)> {
         self.blocks.iter().enumerate().filter(|(_, b)| b.life != Life::Vacant).map(|(i, b)| (i as u32, b))
+    }
+
+    /// Every record that stands for something, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.blocks.iter_mut().filter(|b| b.life != Life::Vacant)
     }
 
     /// Bytes of bookkeeping.

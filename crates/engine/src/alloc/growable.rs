@@ -268,7 +268,7 @@ impl DeviceCache {
             Ok(()) => {
                 let pool = heap.shelves[shelf as usize].pool;
                 heap.pools[pool as usize].ranges -= 1;
-                heap.spare_segs.push(seg);
+                heap.dead_segs += 1;
                 heap.arena.vacate(id);
             }
             Err(e) => {

@@ -28,10 +28,10 @@ pub(super) struct Seg {
 #[derive(Debug)]
 pub(super) struct Heap {
     pub(super) arena: Arena,
+    /// In the order in which they were made.
     pub(super) segs: Vec<Seg>,
-    pub(super) spare_segs: Vec<u32>,
-    /// Segments made so far, which is how old they are; the four billionth and later ones are of one age.
-    segs_made: u32,
+    /// How many of them are gone.
+    pub(super) dead_segs: usize,
     pub(super) shelves: Vec<Shelf>,
     spare_shelves: Vec<u32>,
     /// Index 0 is the default pool.
@@ -85,8 +85,7 @@ impl Heap {
         let mut heap = Heap {
             arena: Arena::new(),
             segs: Vec::new(),
-            spare_segs: Vec::new(),
-            segs_made: 0,
+            dead_segs: 0,
             shelves: Vec::new(),
             spare_shelves: Vec::new(),
             pools: vec![Pool { users: 1, ..Pool::default() }],
@@ -442,22 +441,27 @@ impl Heap {
 
     /// Takes in a segment that the device has just given; the block that fills it is on no shelf.
     pub(super) fn take_in(&mut self, raw: RawSegment, shelf: u32, unit: u64, life: Life) -> u32 {
-        let seg = Seg { raw, unit, stack: self.maker() };
-        let at = match self.spare_segs.pop() {
-            Some(at) => {
-                self.segs[at as usize] = seg;
-                at
-            }
-            None => {
-                self.segs.push(seg);
-                (self.segs.len() - 1) as u32
-            }
-        };
+        if self.dead_segs > 64 && self.dead_segs > self.segs.len() / 2 {
+            self.renumber_segments();
+        }
+        self.segs.push(Seg { raw, unit, stack: self.maker() });
+        let at = (self.segs.len() - 1) as u32;
         let large = if self.shelves[shelf as usize].kind == 1 { LARGE } else { 0 };
         let growable = if unit > 0 { GROWABLE } else { 0 };
-        self.segs_made = self.segs_made.saturating_add(1);
-        let age = self.segs_made;
-        self.arena.put(Block { age, ..Block::new(raw.addr, raw.len, shelf, at, life, large | growable) })
+        self.arena.put(Block::new(raw.addr, raw.len, shelf, at, life, large | growable))
+    }
+
+    /// Forgets the segments that are gone. The others keep their order, so that the order of the shelves holds.
+    fn renumber_segments(&mut self) {
+        let mut numbers = vec![u32::MAX; self.segs.len()];
+        self.arena.iter().for_each(|(_, block)| numbers[block.seg as usize] = 0);
+        for (next, number) in numbers.iter_mut().filter(|number| **number == 0).enumerate() {
+            *number = next as u32;
+        }
+        let mut old = numbers.iter();
+        self.segs.retain(|_| old.next().is_some_and(|&number| number != u32::MAX));
+        self.arena.iter_mut().for_each(|block| block.seg = numbers[block.seg as usize]);
+        self.dead_segs = 0;
     }
 
     /// Counts bytes of the device that a pool has taken.

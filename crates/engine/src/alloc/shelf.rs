@@ -133,8 +133,8 @@ impl Shelf {
 
     /// The block after `id` in order.
     pub(super) fn after(&self, arena: &Arena, id: u32) -> u32 {
-        let (size, age, addr) = arena[id].key();
-        self.at_or_above(arena, (size, age, addr + 1))
+        let (size, seg, addr) = arena[id].key();
+        self.at_or_above(arena, (size, seg, addr + 1))
     }
 
     #[inline(always)]
@@ -278,10 +278,10 @@ mod tests {
             if rand() % 3 != 0 {
                 let size = (1 + rand() % 6000) * 512;
                 addr += 512;
-                let age = rand() as u32 % 3;
-                let id = arena.put(Block { age, ..Block::new(addr, size, 0, 0, Life::Free, 0) });
+                let seg = rand() as u32 % 3;
+                let id = arena.put(Block::new(addr, size, 0, seg, Life::Free, 0));
                 shelf.insert(&mut arena, id);
-                model.insert((size, age, addr, id));
+                model.insert((size, seg, addr, id));
             } else if let Some(&entry) = model.iter().nth(rand() as usize % model.len().max(1)) {
                 shelf.remove(&mut arena, entry.3);
                 arena.vacate(entry.3);

@@ -33,7 +33,7 @@ impl Heap {
         if block.size >= self.rules.max_split {
             self.counters.oversize_segments.sub(1);
         }
-        self.spare_segs.push(block.seg);
+        self.dead_segs += 1;
         self.arena.vacate(id);
     }
 
@@ -189,12 +189,12 @@ impl DeviceCache {
             .into_iter()
             .filter(|&id| heap.arena[id].is(GROWABLE) || !heap.arena[id].is_split())
             .partition(|&id| heap.arena[id].is(GROWABLE));
-        let growable: Vec<_> = growable.into_iter().map(|id| (id, heap.arena[id].key())).collect();
+        let growable: Vec<_> = growable.into_iter().map(|id| (id, heap.arena[id].addr, heap.arena[id].size)).collect();
         heap = self.free_segments(heap, &whole, fault);
-        for (id, key) in growable {
+        for (id, addr, size) in growable {
             // Still the block that was looked at?
             let block = &heap.arena[id];
-            if block.life == Life::Free && block.key() == key && block.is(GROWABLE) {
+            if block.life == Life::Free && (block.addr, block.size) == (addr, size) && block.is(GROWABLE) {
                 heap = self.shrink(heap, id, fault);
             }
         }
