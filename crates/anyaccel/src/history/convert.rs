@@ -4,7 +4,7 @@ use super::State;
 use super::annotation::Annotations;
 use crate::runtime::Runtime;
 use anyaccel_engine::alloc::{BlockView, DeviceHistory, PoolId, SegmentView, Settings};
-use anyaccel_engine::history::{Action as Told, Record, Records, StackFrame, StackId as Told32, StackSource};
+use anyaccel_engine::history::{Action as Told, Record, Records, StackFrame, StackId as ToldStack, StackSource};
 use anyaccel_engine::pinned::{HostBlockView, HostHistory};
 use anyaccel_snapshot::{
     Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, NameId, Origin, Segment,
@@ -100,14 +100,14 @@ pub(super) fn snapshot(parts: Parts, settings: &Settings) -> Snapshot {
 struct Maker {
     out: Snapshot,
     source: Option<Arc<dyn StackSource>>,
-    stacks: HashMap<Told32, StackId>,
+    stacks: HashMap<ToldStack, StackId>,
 }
 
 impl Maker {
-    fn stack(&mut self, told: Told32) -> StackId {
+    fn stack(&mut self, told: ToldStack) -> StackId {
         match told {
-            Told32::ABSENT => return StackId::ABSENT,
-            Told32::EMPTY => return StackId::EMPTY,
+            ToldStack::ABSENT => return StackId::ABSENT,
+            ToldStack::EMPTY => return StackId::EMPTY,
             _ => {}
         }
         if let Some(&known) = self.stacks.get(&told) {
@@ -122,6 +122,11 @@ impl Maker {
         let stack = self.out.stacks.intern(&numbers);
         self.stacks.insert(told, stack);
         stack
+    }
+
+    /// The stack of a segment or block: the format has one for each, empty where nothing is known.
+    fn list(&mut self, told: ToldStack) -> StackId {
+        if told == ToldStack::ABSENT { StackId::EMPTY } else { self.stack(told) }
     }
 
     fn pool(&mut self, pool: Option<PoolId>) -> u16 {
@@ -167,7 +172,7 @@ impl Maker {
             .map(|&BlockView { size, requested, allocated, active, stack }| {
                 let addr = at;
                 at += size;
-                Block { addr, size, requested, stack: self.stack(stack), state: state(allocated, active) }
+                Block { addr, size, requested, stack: self.list(stack), state: state(allocated, active) }
             })
             .collect();
         Segment {
@@ -181,7 +186,7 @@ impl Maker {
             large: view.large,
             growable: view.growable,
             pool: self.pool(view.pool),
-            stack: self.stack(view.stack),
+            stack: self.list(view.stack),
             blocks,
         }
     }
@@ -189,7 +194,7 @@ impl Maker {
     /// A block of pinned memory: a segment of one block, which PyTorch calls small whatever its size.
     fn pinned(&mut self, view: &HostBlockView) -> Segment {
         let &HostBlockView { addr, size, requested, allocated, active, maker, stack } = view;
-        let block = Block { addr, size, requested, stack: self.stack(stack), state: state(allocated, active) };
+        let block = Block { addr, size, requested, stack: self.list(stack), state: state(allocated, active) };
         Segment {
             device: -1,
             addr,
@@ -201,7 +206,7 @@ impl Maker {
             large: false,
             growable: false,
             pool: 0,
-            stack: self.stack(maker),
+            stack: self.list(maker),
             blocks: vec![block],
         }
     }
