@@ -73,6 +73,7 @@ impl Live {
         let port = Port::new(hal, device, ordinal, self.forever, settings.clone());
         self.memory.greet(&port);
         let port = slot.port.get_or_init(|| port);
+        self.memory.history.greet(port);
         // Others may have been set for all open devices before this was one.
         let now = self.memory.settings();
         if now != settings {

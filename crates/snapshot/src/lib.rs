@@ -11,6 +11,7 @@ mod intern;
 mod model;
 mod read;
 pub mod replay;
+mod write;
 
 pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
@@ -19,3 +20,4 @@ pub use model::{
     Snapshot, Stage, Trace,
 };
 pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
+pub use write::{WriteError, write};
