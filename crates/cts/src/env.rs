@@ -2,8 +2,8 @@
 
 use crate::case::{Capability, Level, Outcome, Stop};
 use crate::lab::{Lab, locked};
-use crate::ways::{self, Way};
 use crate::subject::{Abilities, Ask, Complaints, Made, Subject};
+use crate::ways::{self, Way};
 use anyaccel_hal::{Driver, Format, Kind};
 use std::fmt;
 use std::path::{Path, PathBuf};

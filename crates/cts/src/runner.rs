@@ -119,9 +119,7 @@ fn why_not(case: &Case, subject: &Subject, found: &Result<Abilities, String>) ->
     if abilities.devices < case.devices {
         return Some(format!("needs {} devices, there is {}", case.devices, abilities.devices));
     }
-    // Of a device without graphs the engine replays them anyway.
-    let graphs = matches!((case.way, case.level), (Way::Captured, _) | (Way::Recorded, Level::Face));
-    if graphs && !abilities.has(Capability::Graphs) {
+    if case.way == Way::Captured && !abilities.has(Capability::Graphs) {
         return Some(format!("needs {}", Capability::Graphs));
     }
     case.needs.iter().find(|&&need| !abilities.has(need)).map(|need| format!("needs {need}"))

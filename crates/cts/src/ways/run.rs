@@ -6,7 +6,7 @@
 use super::Way;
 use super::tape::{Entry, Spent};
 use anyaccel_engine::graph::{Plan, Program, Recorder, Refusal};
-use anyaccel_hal::{Arg, Device, End, Fault, FaultKind, GraphNode, Graphs, Mark, Op, OwnedArg, StreamId};
+use anyaccel_hal::{Arg, Device, End, Fault, FaultKind, GraphExec, GraphNode, Graphs, Mark, Op, OwnedArg, StreamId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -14,13 +14,11 @@ use std::sync::Arc;
 pub(super) struct Lane {
     pub(super) device: Arc<dyn Device>,
     id: StreamId,
-    /// The mark of a case's stream until which a graph uses it.
-    pub(super) busy: Option<(StreamId, u64)>,
 }
 
 impl Lane {
     pub(super) fn destroy(self) {
-        // SAFETY: H1, made in Graph::lane, and whoever used it has ended.
+        // SAFETY: H1, made by idle, and whoever used it has ended.
         let _cleanup = unsafe { self.device.destroy_stream(self.id) };
     }
 }
@@ -45,10 +43,10 @@ pub(super) fn ended(device: &dyn Device, stream: StreamId, mark: u64) -> bool {
     unsafe { device.completed(stream) }.map_or(true, |ended| ended >= mark)
 }
 
-pub(super) fn destroy(spent: &Spent) {
-    if let Some(graphs) = spent.device.graphs() {
+pub(super) fn destroy(device: &dyn Device, graph: GraphExec) {
+    if let Some(graphs) = device.graphs() {
         // SAFETY: H1, its one replay has ended.
-        unsafe { graphs.destroy(spent.graph) };
+        unsafe { graphs.destroy(graph) };
     }
 }
 
@@ -56,16 +54,16 @@ pub(super) fn destroy(spent: &Spent) {
 pub(super) struct Graph<'a> {
     pub(super) device: &'a Arc<dyn Device>,
     pub(super) way: Way,
-    pub(super) lanes: &'a mut Vec<Lane>,
+    pub(super) idle: &'a mut Vec<Lane>,
 }
 
 /// The place at which the marks of each stream end.
 type Places = HashMap<StreamId, u64>;
 
 impl Graph<'_> {
-    /// Runs entries of streams that hang together: where their marks end, and what is to be destroyed then.
-    pub(super) fn run(self, entries: Vec<Entry>) -> Result<(Places, Option<Spent>), Fault> {
-        let Some(first) = entries.first().map(Entry::on) else { return Ok((Places::new(), None)) };
+    /// Runs entries of streams that hang together, `first` among them: where their marks end, and what is to be given back
+    /// then.
+    pub(super) fn run(self, first: StreamId, entries: Vec<Entry>) -> Result<(Places, Spent), Fault> {
         let program = record(first, entries).map_err(refused)?;
         let device = &**self.device;
         let others: Vec<StreamId> = program.lanes()[1..].iter().map(|&lane| StreamId(lane)).collect();
@@ -73,21 +71,17 @@ impl Graph<'_> {
             wait(device, first, other, mark(device, other)?)?;
         }
         let native = device.graphs().filter(|graphs| self.way == Way::Captured && holds(*graphs, &program));
-        let (graph, used) = match native {
+        let (graph, lanes) = match native {
             Some(graphs) => (Some(replay_native(graphs, program, first)?), Vec::new()),
-            None => (None, replay_planned(self.device, self.lanes, program, first)?),
+            None => (None, replay_planned(self.device, self.idle, program, first)?),
         };
         let until = mark(device, first)?;
-        for at in used {
-            self.lanes[at].busy = Some((first, until));
-        }
         let mut places = Places::from([(first, until)]);
         for other in others {
             wait(device, other, first, until)?;
             places.insert(other, mark(device, other)?);
         }
-        let spent = graph.map(|graph| Spent { device: Arc::clone(self.device), graph, on: first, until });
-        Ok((places, spent))
+        Ok((places, Spent { device: Arc::clone(self.device), on: first, until, graph, lanes }))
     }
 }
 
@@ -133,19 +127,13 @@ fn holds(graphs: &dyn Graphs, program: &Program<Op>) -> bool {
     let limits = graphs.limits();
     let fits = |op: &Op| match op {
         Op::HostCall(_) => limits.host_calls,
-        Op::Copy { dst, src, .. } => {
-            limits.host_copies || matches!((dst, src), (End::Device(_), End::Device(_)))
-        }
+        Op::Copy { dst, src, .. } => limits.host_copies || matches!((dst, src), (End::Device(_), End::Device(_))),
         _ => true,
     };
     limits.list && program.nodes().iter().all(|node| fits(&node.work))
 }
 
-fn replay_native(
-    graphs: &dyn Graphs,
-    program: Program<Op>,
-    on: StreamId,
-) -> Result<anyaccel_hal::GraphExec, Fault> {
+fn replay_native(graphs: &dyn Graphs, program: Program<Op>, on: StreamId) -> Result<GraphExec, Fault> {
     let after: Vec<Box<[u32]>> = (0..program.nodes().len() as u32).map(|node| program.after(node).into()).collect();
     let mut nodes = Vec::with_capacity(after.len());
     program.map(|op| nodes.push(op));
@@ -159,13 +147,13 @@ fn replay_native(
     }
 }
 
-/// Enqueues a program node by node, and tells which lanes it uses.
+/// Enqueues a program node by node, and hands over the lanes that it uses.
 fn replay_planned(
     device: &Arc<dyn Device>,
     lanes: &mut Vec<Lane>,
     program: Program<Op>,
     on: StreamId,
-) -> Result<Vec<usize>, Fault> {
+) -> Result<Vec<Lane>, Fault> {
     let plan = Plan::of(&program);
     let mut works = Vec::with_capacity(plan.steps.len());
     program.map(|op| works.push(Some(op)));
@@ -179,9 +167,10 @@ fn replay_planned(
         let lane = match streams[step.lane as usize] {
             Some(lane) => lane,
             None => {
-                let at = idle(device, lanes, &used)?;
-                used.push(at);
-                *streams[step.lane as usize].insert(lanes[at].id)
+                let lane = idle(device, lanes)?;
+                let id = lane.id;
+                used.push(lane);
+                *streams[step.lane as usize].insert(id)
             }
         };
         if step.start {
@@ -208,14 +197,12 @@ fn replay_planned(
 }
 
 /// A lane of a device that no graph uses, made if there is none.
-fn idle(device: &Arc<dyn Device>, lanes: &mut Vec<Lane>, taken: &[usize]) -> Result<usize, Fault> {
-    let fits = |lane: &Lane| lane.busy.is_none() && std::ptr::addr_eq(Arc::as_ptr(&lane.device), Arc::as_ptr(device));
-    if let Some(at) = (0..lanes.len()).find(|at| fits(&lanes[*at]) && !taken.contains(at)) {
-        return Ok(at);
+fn idle(device: &Arc<dyn Device>, lanes: &mut Vec<Lane>) -> Result<Lane, Fault> {
+    let fits = |lane: &Lane| std::ptr::addr_eq(Arc::as_ptr(&lane.device), Arc::as_ptr(device));
+    match lanes.iter().rposition(fits) {
+        Some(at) => Ok(lanes.swap_remove(at)),
+        None => Ok(Lane { device: Arc::clone(device), id: device.create_stream(0)? }),
     }
-    let id = device.create_stream(0)?;
-    lanes.push(Lane { device: Arc::clone(device), id, busy: None });
-    Ok(lanes.len() - 1)
 }
 
 fn enqueue(device: &dyn Device, stream: StreamId, op: Op) -> Result<(), Fault> {

@@ -16,10 +16,20 @@ use std::sync::{Arc, Mutex};
 
 /// One call that was put off.
 pub(super) enum Entry {
-    Work { on: StreamId, op: Op },
-    Mark { on: StreamId, number: u64 },
+    Work {
+        on: StreamId,
+        op: Op,
+    },
+    Mark {
+        on: StreamId,
+        number: u64,
+    },
     /// For a mark that is on the tape too.
-    Wait { on: StreamId, of: StreamId, number: u64 },
+    Wait {
+        on: StreamId,
+        of: StreamId,
+        number: u64,
+    },
 }
 
 impl Entry {
@@ -44,9 +54,12 @@ struct Track {
 /// A graph that was replayed: it ends where that stream's mark does.
 pub(super) struct Spent {
     pub(super) device: Arc<dyn Device>,
-    pub(super) graph: GraphExec,
     pub(super) on: StreamId,
     pub(super) until: u64,
+    /// The device's own.
+    pub(super) graph: Option<GraphExec>,
+    /// What the engine replayed it on, beside that stream.
+    pub(super) lanes: Vec<Lane>,
 }
 
 #[derive(Default)]
@@ -54,8 +67,8 @@ struct State {
     entries: Vec<Entry>,
     tracks: HashMap<StreamId, Track>,
     spent: Vec<Spent>,
-    /// Lanes of graphs that the engine replays.
-    lanes: Vec<Lane>,
+    /// Lanes that no graph uses.
+    idle: Vec<Lane>,
 }
 
 /// The tape of a driver.
@@ -135,12 +148,7 @@ impl Tape {
     pub(super) fn forget(&self, stream: StreamId) {
         let mut state = locked(&self.state);
         state.tracks.remove(&stream);
-        for spent in state.spent.extract_if(.., |spent| spent.on == stream) {
-            run::destroy(&spent);
-        }
-        for lane in &mut state.lanes {
-            lane.busy.take_if(|(on, _)| *on == stream);
-        }
+        state.give_back(|spent| spent.on == stream);
     }
 }
 
@@ -204,9 +212,9 @@ impl State {
             track.pending = 0;
         }
         self.sweep();
-        let graph = run::Graph { device: &device, way, lanes: &mut self.lanes };
-        let (places, spent) = graph.run(taken)?;
-        self.spent.extend(spent);
+        let graph = run::Graph { device: &device, way, idle: &mut self.idle };
+        let (places, spent) = graph.run(taken.first().map_or(stream, Entry::on), taken)?;
+        self.spent.push(spent);
         for (on, number) in numbers {
             if let (Some(track), Some(&place)) = (self.tracks.get_mut(&on), places.get(&on)) {
                 track.places.push((number, place));
@@ -216,11 +224,15 @@ impl State {
     }
 
     fn sweep(&mut self) {
-        for spent in self.spent.extract_if(.., |spent| run::ended(&*spent.device, spent.on, spent.until)) {
-            run::destroy(&spent);
-        }
-        for lane in &mut self.lanes {
-            lane.busy.take_if(|(on, until)| run::ended(&*lane.device, *on, *until));
+        self.give_back(|spent| run::ended(&*spent.device, spent.on, spent.until));
+    }
+
+    fn give_back(&mut self, which: impl FnMut(&mut Spent) -> bool) {
+        for spent in self.spent.extract_if(.., which) {
+            if let Some(graph) = spent.graph {
+                run::destroy(&*spent.device, graph);
+            }
+            self.idle.extend(spent.lanes);
         }
     }
 }
@@ -234,8 +246,6 @@ impl Drop for State {
             }
         }
         self.sweep();
-        for lane in self.lanes.drain(..).filter(|lane| lane.busy.is_none()) {
-            lane.destroy();
-        }
+        self.idle.drain(..).for_each(Lane::destroy);
     }
 }

@@ -13,6 +13,7 @@ mod guards;
 mod life;
 mod limits;
 mod memory;
+mod programs;
 mod random;
 mod reuse;
 mod starting;
@@ -43,12 +44,16 @@ pub(super) const TABLE: &[(&[Case], &[Way])] = &[
     (limits::CASES, &[]),
     (reuse::CASES, &[]),
     (functions::CASES, &[]),
+    (programs::CASES, CAPTURED),
     (graphs::CASES, RECORDED),
     (deferred::CASES, &[]),
     (random::CASES, &[]),
     (life::CASES, &[]),
     (fork::CASES, &[]),
 ];
+
+/// The further ways of cases about the work of streams.
+const CAPTURED: &[Way] = &[Way::Captured, Way::Recorded];
 
 /// The further way of cases that capture by themselves.
 const RECORDED: &[Way] = &[Way::Recorded];
