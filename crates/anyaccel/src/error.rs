@@ -261,6 +261,12 @@ pub enum Error {
         /// The call.
         call: &'static str,
     },
+    /// A wait was given up, as [`interruptible`](crate::interruptible) was told to. The work goes on.
+    #[error("{call}: the wait was interrupted; the work goes on.")]
+    Interrupted {
+        /// The call.
+        call: &'static str,
+    },
     /// Too many calls wait for the runtime to start.
     #[error("{limit} calls already wait for the runtime to start; this one was refused.")]
     DeferredFull {
