@@ -58,7 +58,8 @@ pub struct Selection {
     pub error: Option<Error>,
 }
 
-/// How the process-wide runtime chooses. Starts nothing.
+/// How the process-wide runtime chooses. Starts nothing, unless a probe on the way has to, as OpenCL's does where drivers are
+/// installed.
 pub fn selection() -> Selection {
     let runtime = Runtime::global();
     let variable = env::read(env::BACKEND).filter(|name| !name.is_empty());

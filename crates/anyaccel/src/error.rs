@@ -228,6 +228,14 @@ pub enum Error {
     /// A memory pool that can't be entered.
     #[error("{0}")]
     Pool(PoolError),
+    /// A memory snapshot that could not be written; what was at the path before is still there.
+    #[error("The memory snapshot can't be written to '{path}': {reason}.")]
+    SnapshotFile {
+        /// Where it was to go.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
     /// A graph that can't do what was asked, or a call that a capture forbids.
     #[error("{0}")]
     Graph(GraphError),
@@ -250,6 +258,12 @@ pub enum Error {
     /// The runtime was called from a host function.
     #[error("{call} can't be called from inside a host function: it could wait for itself.")]
     InsideHostFunction {
+        /// The call.
+        call: &'static str,
+    },
+    /// A wait was given up, as [`interruptible`](crate::interruptible) was told to. The work goes on.
+    #[error("{call}: the wait was interrupted; the work goes on.")]
+    Interrupted {
         /// The call.
         call: &'static str,
     },

@@ -45,6 +45,8 @@ mod fork;
 mod functions;
 mod graph;
 mod guard;
+mod history;
+mod interrupt;
 mod kernel;
 mod lane;
 mod lifecycle;
@@ -70,9 +72,11 @@ pub mod allocator {
 
 pub use anyaccel_abi::{LoadError, Refusal};
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
+pub use anyaccel_engine::history::{Action as HistoryAction, ContextLevel, StackFrame, StackId, StackSource};
 pub use anyaccel_hal::{
     self as hal, Check, DType, DTypeSet, DeviceInfo, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,
 };
+pub use anyaccel_snapshot::Snapshot;
 pub use buffer::{Buffer, BufferSlice, PinnedBuffer};
 pub use deferred::{DEFERRED_LIMIT, DeferKey};
 pub use device::{Device, DeviceArg};
@@ -82,6 +86,8 @@ pub use event::{Event, EventOptions};
 pub use functions::*;
 pub use graph::{Capture, CaptureErrorMode, Graph, GraphError, GraphNode, GraphOptions, GraphUpdate};
 pub use guard::{DeviceIndexGuard, StreamGuard};
+pub use history::{HistoryOptions, HistoryStacks, HistoryStatus, MemoryAnnotation, Recorded};
+pub use interrupt::interruptible;
 pub use kernel::{Kernel, LaunchArg};
 pub use linked::{Constructor, register_backend};
 pub use memory::{HostMemoryStats, MemPool, MemPoolGuard, MemoryStats};

@@ -73,6 +73,7 @@ impl Live {
         let port = Port::new(hal, device, ordinal, self.forever, settings.clone());
         self.memory.greet(&port);
         let port = slot.port.get_or_init(|| port);
+        self.memory.history.greet(port);
         // Others may have been set for all open devices before this was one.
         let now = self.memory.settings();
         if now != settings {
@@ -190,7 +191,7 @@ impl Core {
         if driver.fork_safe_probe() {
             return driver.probe();
         }
-        if !driver.restartable() && fork::inherited(kind).is_some() {
+        if fork::refused(&**driver) {
             return Probe { visible: 0, present: None, absence: None, started: false };
         }
         let trace = fork::touch(kind, call);

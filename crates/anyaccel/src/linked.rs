@@ -20,13 +20,19 @@ pub(crate) struct Linked {
 
 #[derive(Clone, Copy)]
 enum Origin {
-    Constructor(Constructor),
+    /// The second is for who asks for this kind by name.
+    Constructors(Constructor, Constructor),
     Plugin(Plugin),
 }
 
 impl Linked {
     const fn new(kind: Kind, construct: Constructor) -> Self {
-        Self { kind, origin: Origin::Constructor(construct) }
+        Self::choosy(kind, construct, construct)
+    }
+
+    /// A kind that has more devices for who asks for it by name.
+    const fn choosy(kind: Kind, construct: Constructor, by_name: Constructor) -> Self {
+        Self { kind, origin: Origin::Constructors(construct, by_name) }
     }
 
     pub(crate) fn of_plugin(plugin: Plugin) -> Self {
@@ -36,7 +42,15 @@ impl Linked {
     /// A new driver. Starts nothing.
     pub(crate) fn driver(self) -> Arc<dyn Driver> {
         match self.origin {
-            Origin::Constructor(construct) => construct(),
+            Origin::Constructors(construct, _) => construct(),
+            Origin::Plugin(plugin) => plugin.driver(),
+        }
+    }
+
+    /// The same for who asks for this kind by name.
+    pub(crate) fn driver_by_name(self) -> Arc<dyn Driver> {
+        match self.origin {
+            Origin::Constructors(_, by_name) => by_name(),
             Origin::Plugin(plugin) => plugin.driver(),
         }
     }
@@ -44,6 +58,10 @@ impl Linked {
 
 /// Built in, in the order in which one is chosen; `host` and `sim` are chosen only by name.
 const BUILT_IN: &[Linked] = &[
+    #[cfg(feature = "cuda")]
+    Linked::new(Kind::CUDA, anyaccel_cuda::driver),
+    #[cfg(feature = "opencl")]
+    Linked::choosy(Kind::OPENCL, anyaccel_opencl::driver, anyaccel_opencl::driver_by_name),
     #[cfg(feature = "host")]
     Linked::new(Kind::HOST, anyaccel_host::driver),
     #[cfg(feature = "sim")]

@@ -165,7 +165,7 @@ impl RuntimeBuilder {
             }
             (None, Some(path), _) => Source::Fixed(Fenced::new(plugins::used_by_builder(&path)?.driver())),
             (None, None, Some(name)) => match linked::all().into_iter().find(|linked| linked.kind.name() == name) {
-                Some(linked) => Source::Fixed(Fenced::new(linked.driver())),
+                Some(linked) => Source::Fixed(Fenced::new(linked.driver_by_name())),
                 None => {
                     let (known, refused) = (linked::kinds(), plugins::refused());
                     return Err(Error::UnknownBackend { name, variable: None, known, refused });
@@ -484,9 +484,7 @@ impl Runtime {
             return Ok(());
         }
         let Ok(Some(chosen)) = self.core.choose("lazy_call") else { return Ok(()) };
-        let kind = chosen.driver.kind();
-        let never = !chosen.driver.restartable() && fork::inherited(kind).is_some();
-        if never || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
+        if fork::refused(&**chosen.driver) || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
             return Ok(());
         }
         match self.core.deferred.push(key, at, Box::new(call))? {

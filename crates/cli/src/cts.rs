@@ -5,8 +5,8 @@ use crate::output::{Class, Failure, Output};
 use anyaccel::Kind;
 use anyaccel_cts::fork::child_main;
 use anyaccel_cts::{
-    CaseReport, Entry, Options, Planned, Report, Source, Subject, Tally, Verdict, list, plan, run as run_suite,
-    subjects,
+    CaseReport, Entry, NotCaptured, Options, Planned, Report, Source, Subject, Tally, Verdict, list, not_captured, plan,
+    run as run_suite, subjects,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,9 @@ JSON of --list (schema anyaccel.cts-list.v1):
 JSON of --list with LIBRARY (schema anyaccel.cts-plan.v1):
   plans[]       subject, cases[]
     cases[]     id, level, rules[], sentences[], skipped (why, or null)
+  not_captured[]
+                pattern, reason: cases of streams that are not also run
+                captured (ID@captured by the device, ID@recorded by the engine)
 
 Exit code: 0; 1 if a case failed, a known gap has gone, a required backend is
 not here, or a library is no plugin; 2 for bad arguments.";
@@ -122,6 +125,8 @@ struct ListDocument {
     schema: &'static str,
     /// Every rule and sentence, the rules first.
     promises: Vec<Entry>,
+    /// Cases of streams that are run at once only, and why.
+    not_captured: &'static [NotCaptured],
 }
 
 /// Runs a script of the suite and exits, if this process was started for that: by cases that need one of their own. To be
@@ -240,10 +245,11 @@ fn brief(report: &Report) -> String {
         text.push_str(&item(0, "FAIL", 5, complaint));
     }
     let Tally { passed, failed, skipped, known_gaps } = report.tally();
-    let took = Duration::from_millis(report.millis);
     let counts = match &report.absent {
         Some(why) => format!("not here: {why}"),
-        None => format!("{passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {took:.2?}"),
+        None => {
+            format!("{passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {}", report.took())
+        }
     };
     text.push_str(&concluded(&report.subject, &counts));
     text
@@ -281,7 +287,11 @@ fn conclude(reports: &[Report]) -> Result<(), Failure> {
 fn tell_list(output: &mut Output) -> Result<(), Failure> {
     let promises = list();
     if output.is_json() {
-        return output.document(&ListDocument { schema: "anyaccel.cts-list.v1", promises });
+        return output.document(&ListDocument {
+            schema: "anyaccel.cts-list.v1",
+            promises,
+            not_captured: not_captured(),
+        });
     }
     let mut text = String::new();
     for entry in &promises {
@@ -295,6 +305,10 @@ fn tell_list(output: &mut Output) -> Result<(), Failure> {
             Some(why) if entry.cases.is_empty() => text.push_str(&item(2, "no case", 7, why)),
             _ => text.push_str(&item(2, "cases", 7, &entry.cases.join(" "))),
         }
+    }
+    for never in not_captured() {
+        text.push_str(&format!("{} (not captured)\n", never.pattern));
+        text.push_str(&item(2, "reason", 7, never.reason));
     }
     let proved = promises.iter().filter(|entry| !entry.cases.is_empty()).count();
     text.push_str(&format!("{proved} of {} promises have cases\n", promises.len()));

@@ -102,7 +102,9 @@ struct CheckDocument {
 }
 
 pub(crate) fn run(output: &mut Output) -> Result<(), Failure> {
-    let (backends, selection) = (backends(), selection());
+    // A probe on the way to the selection may find what the checks then tell of.
+    let selection = selection();
+    let backends = backends();
     let plugins: Vec<PluginDocument> = plugins().iter().map(PluginDocument::new).collect();
     let problems = problems(&backends, &selection);
     if output.is_json() {

@@ -1,10 +1,11 @@
 //! Runs cases. Each on a thread of its own, so that a hang is a failure of that case and not of the suite.
 
-use crate::case::{Case, Failure, Level, Stop};
+use crate::case::{Capability, Case, Failure, Level, Stop};
 use crate::cases;
 use crate::env::{Env, abilities};
 use crate::report::{CaseReport, Report, Verdict};
 use crate::subject::{Abilities, Subject, matches};
+use crate::ways::Way;
 use anyaccel_hal::Kind;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -146,6 +147,9 @@ fn why_not(case: &Case, subject: &Subject, found: &Result<Abilities, String>) ->
     if abilities.devices < case.devices {
         return Some(format!("needs {} devices, there is {}", case.devices, abilities.devices));
     }
+    if case.way == Way::Captured && !abilities.has(Capability::Graphs) {
+        return Some(format!("needs {}", Capability::Graphs));
+    }
     case.needs.iter().find(|&&need| !abilities.has(need)).map(|need| format!("needs {need}"))
 }
 
@@ -167,6 +171,8 @@ fn attempt(case: &Case, subject: &Subject, options: &Options) -> Result<(), Stop
         seed: options.seed,
         patience: options.timeout / 3,
         devices: case.devices,
+        way: case.way,
+        level: case.level,
         child: options.child.clone(),
         complaints: Arc::default(),
     };
