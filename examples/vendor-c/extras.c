@@ -122,9 +122,7 @@ static anyaccel_kernel_arg *take_args(struct anyaccel_driver *driver, const anya
     for (size_t i = 0; i < count; i++) {
         taken[i].len = args[i].len;
         if (args[i].kind == ANYACCEL_ARG_PLACE) {
-            pthread_mutex_lock(&driver->lock);
-            taken[i].pointer = ((struct block *)npu_find(driver, args[i].place.mem))->base + args[i].place.offset;
-            pthread_mutex_unlock(&driver->lock);
+            taken[i].pointer = npu_pointer(driver, args[i].place);
             continue;
         }
         taken[i].pointer = value;

@@ -189,12 +189,12 @@ uint32_t npu_enqueue(struct anyaccel_device *device, anyaccel_stream stream, str
     return done ? ANYACCEL_OK : npu_no_memory(fault, api);
 }
 
-static uint8_t *pointer(struct anyaccel_driver *driver, anyaccel_place place)
+uint8_t *npu_pointer(struct anyaccel_driver *driver, anyaccel_place place)
 {
     pthread_mutex_lock(&driver->lock);
-    struct block *block = (struct block *)npu_find(driver, place.mem);
+    uint8_t *base = ((struct block *)npu_find(driver, place.mem))->base;
     pthread_mutex_unlock(&driver->lock);
-    return block->base + place.offset;
+    return base + place.offset;
 }
 
 /* With the lock held: the next mark, 0 without memory. Where nothing is enqueued before it, it has ended at once. */
@@ -218,8 +218,8 @@ static uint32_t npu_copy(anyaccel_device *device, anyaccel_stream stream, const 
         return anyaccel_fail(fault, ANYACCEL_INVALID, "copy", 0, "both ends are memory of the host");
     }
     struct op op = {.kind = OP_COPY, .len = len};
-    op.dst = dst->kind == ANYACCEL_END_HOST ? dst->host : pointer(device->driver, dst->place);
-    op.src = src->kind == ANYACCEL_END_HOST ? src->host : pointer(device->driver, src->place);
+    op.dst = dst->kind == ANYACCEL_END_HOST ? dst->host : npu_pointer(device->driver, dst->place);
+    op.src = src->kind == ANYACCEL_END_HOST ? src->host : npu_pointer(device->driver, src->place);
     return npu_enqueue(device, stream, op, "copy", fault);
 }
 
@@ -229,7 +229,7 @@ static uint32_t npu_fill(anyaccel_device *device, anyaccel_stream stream, anyacc
     if (pattern_len == 0 || pattern_len > 16 || (pattern_len & (pattern_len - 1)) != 0) {
         return anyaccel_fail(fault, ANYACCEL_UNSUPPORTED, "fill", pattern_len, "patterns have 1, 2, 4, 8 or 16 bytes");
     }
-    struct op op = {.kind = OP_FILL, .dst = pointer(device->driver, dst), .len = len, .pattern = pattern_len};
+    struct op op = {.kind = OP_FILL, .dst = npu_pointer(device->driver, dst), .len = len, .pattern = pattern_len};
     memcpy(op.bytes, pattern, pattern_len);
     return npu_enqueue(device, stream, op, "fill", fault);
 }
@@ -237,7 +237,7 @@ static uint32_t npu_fill(anyaccel_device *device, anyaccel_stream stream, anyacc
 static uint32_t npu_write(anyaccel_device *device, anyaccel_stream stream, anyaccel_place dst, const void *bytes,
                           uint32_t len, anyaccel_fault *fault)
 {
-    struct op op = {.kind = OP_WRITE, .dst = pointer(device->driver, dst), .len = len};
+    struct op op = {.kind = OP_WRITE, .dst = npu_pointer(device->driver, dst), .len = len};
     if (len > sizeof op.bytes) {
         return anyaccel_fail(fault, ANYACCEL_INVALID, "write", len, "more than 64 bytes");
     }
@@ -310,9 +310,9 @@ static uint32_t npu_wait_host(anyaccel_device *device, anyaccel_stream id, uint6
         failed = forever ? pthread_cond_wait(&device->driver->ended, &device->driver->lock)
                          : pthread_cond_timedwait(&device->driver->ended, &device->driver->lock, &until);
     }
-    uint32_t result = stream->done >= mark ? ANYACCEL_OK : ANYACCEL_TIMED_OUT;
+    int ended = stream->done >= mark;
     pthread_mutex_unlock(&device->driver->lock);
-    return mark != 0 ? result : npu_no_memory(fault, "wait_host");
+    return mark == 0 ? npu_no_memory(fault, "wait_host") : ended ? ANYACCEL_OK : ANYACCEL_TIMED_OUT;
 }
 
 static uint32_t npu_completed(anyaccel_device *device, anyaccel_stream id, uint64_t *mark, anyaccel_fault *fault)
@@ -546,7 +546,7 @@ static uint32_t npu_open(anyaccel_driver *driver, uint32_t ordinal, anyaccel_dev
 
 static void npu_close(anyaccel_device *device)
 {
-    (void)device; /* lives as long as its driver */
+    (void)device; /* it lives as long as its driver */
 }
 
 static const anyaccel_driver_table driver_table = {
