@@ -1,6 +1,4 @@
-/* The second step: pinned memory, and kernels of our own. Each is a table, or functions, that npu.c's device table then
- * names; everything else stays as it was.
- */
+/* The second step: pinned memory, and kernels. Each is a table that npu.c's device table then names. */
 #include "npu.h"
 
 /* ---- Pinned memory: of the host, and within reach of the device (H27) ------------------------------------------- */

@@ -22,25 +22,25 @@ uint64_t npu_add(struct anyaccel_driver *driver, struct item *item, void (*end)(
     return item->id;
 }
 
-struct item *npu_find(struct anyaccel_driver *driver, uint64_t id)
-{
-    struct item *item = driver->items[id % NPU_BUCKETS];
-    while (item != NULL && item->id != id) {
-        item = item->next;
-    }
-    return item;
-}
-
-struct item *npu_take(struct anyaccel_driver *driver, uint64_t id)
+static struct item **place_of(struct anyaccel_driver *driver, uint64_t id)
 {
     struct item **at = &driver->items[id % NPU_BUCKETS];
     while (*at != NULL && (*at)->id != id) {
         at = &(*at)->next;
     }
+    return at;
+}
+
+struct item *npu_find(struct anyaccel_driver *driver, uint64_t id)
+{
+    return *place_of(driver, id);
+}
+
+struct item *npu_take(struct anyaccel_driver *driver, uint64_t id)
+{
+    struct item **at = place_of(driver, id);
     struct item *item = *at;
-    if (item != NULL) {
-        *at = item->next;
-    }
+    *at = item->next;
     return item;
 }
 
@@ -85,11 +85,11 @@ static void run(struct op *op)
         op->function.call(op->function.data, ANYACCEL_HOST_RUN);
         op->function.drop(op->function.data);
         break;
-    case OP_LAUNCH:
 #ifdef NPU_EXTRAS
+    case OP_LAUNCH:
         npu_run(op);
-#endif
         break;
+#endif
     default: /* waits, marks and stamps: see work and finish */
         break;
     }
@@ -109,9 +109,7 @@ static void finish(struct stream *stream, struct op *op)
         }
     }
     stream->first = op->next;
-    if (stream->first == NULL) {
-        stream->last = &stream->first;
-    }
+    stream->last = op->next != NULL ? stream->last : &stream->first;
     free(op);
 }
 
@@ -281,12 +279,10 @@ static uint32_t npu_wait(anyaccel_device *device, anyaccel_stream stream, anyacc
 static int make_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attributes;
-    if (pthread_condattr_init(&attributes) != 0) {
-        return -1;
-    }
-    int failed = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) != 0 || pthread_cond_init(condition, &attributes) != 0;
+    int failed = pthread_condattr_init(&attributes) || pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+        || pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
-    return failed ? -1 : 0;
+    return failed;
 }
 
 static uint32_t npu_wait_host(anyaccel_device *device, anyaccel_stream id, uint64_t mark, uint64_t nanoseconds, uint32_t mode,
@@ -334,10 +330,11 @@ static uint32_t npu_stamp(anyaccel_device *device, anyaccel_stream stream, anyac
     int done = push((struct stream *)npu_find(device->driver, stream), &(struct op){.kind = OP_STAMP, .stamp = stamp});
     *handle = done ? npu_add(device->driver, &stamp->item, free_item) : 0;
     pthread_mutex_unlock(&device->driver->lock);
-    if (!done) {
-        free(stamp);
+    if (done) {
+        return ANYACCEL_OK;
     }
-    return done ? ANYACCEL_OK : npu_no_memory(fault, "stamp");
+    free(stamp);
+    return npu_no_memory(fault, "stamp");
 }
 
 static uint32_t npu_elapsed_ns(anyaccel_device *device, anyaccel_stamp from, anyaccel_stamp to, int64_t *nanoseconds,
@@ -370,7 +367,7 @@ static uint32_t npu_create_stream(anyaccel_device *device, int32_t priority, any
 {
     (void)priority; /* there is only 0 */
     struct stream *stream = calloc(1, sizeof *stream);
-    if (stream == NULL || make_condition(&stream->work) != 0) {
+    if (stream == NULL || make_condition(&stream->work)) {
         free(stream);
         return npu_no_memory(fault, "create_stream");
     }
@@ -450,24 +447,24 @@ static uint32_t npu_free(anyaccel_device *device, anyaccel_mem mem, anyaccel_fau
 {
     (void)fault;
     pthread_mutex_lock(&device->driver->lock);
-    struct block *block = (struct block *)npu_take(device->driver, mem);
-    device->used -= block->len;
+    struct item *block = npu_take(device->driver, mem);
+    device->used -= ((struct block *)block)->len;
     pthread_mutex_unlock(&device->driver->lock);
-    npu_end_block(&block->item);
+    npu_end_block(block);
     return ANYACCEL_OK;
 }
 
 /* ---- The device and the driver ---------------------------------------------------------------------------------- */
 
-static uint32_t npu_info(anyaccel_device *device, anyaccel_device_info *info, anyaccel_fault *fault)
+static uint32_t npu_describe(anyaccel_driver *driver, uint32_t ordinal, anyaccel_device_info *info)
 {
-    (void)fault;
+    (void)driver;
     info->flags = ANYACCEL_INFO_UUID | ANYACCEL_INFO_HOST_ENDS | ANYACCEL_INFO_INTEGRATED_KNOWN | ANYACCEL_INFO_INTEGRATED;
     anyaccel_put_text(&info->name, "Example NPU");
     anyaccel_put_text(&info->vendor, "Example");
     anyaccel_put_text(&info->driver, "1.0");
     info->uuid[0] = 'n';
-    info->uuid[15] = (uint8_t)device->ordinal;
+    info->uuid[15] = (uint8_t)ordinal;
     info->memory = NPU_MEMORY;
     info->max_alloc = NPU_MEMORY;
     info->alignment = NPU_ALIGNMENT;
@@ -475,6 +472,13 @@ static uint32_t npu_info(anyaccel_device *device, anyaccel_device_info *info, an
     info->stamp_ns = 1;
     info->fill_patterns = ANYACCEL_FILL_1 | ANYACCEL_FILL_2 | ANYACCEL_FILL_4 | ANYACCEL_FILL_8 | ANYACCEL_FILL_16;
     info->cores = 1;
+    return ordinal < NPU_DEVICES;
+}
+
+static uint32_t npu_info(anyaccel_device *device, anyaccel_device_info *info, anyaccel_fault *fault)
+{
+    (void)fault;
+    npu_describe(device->driver, device->ordinal, info);
     return ANYACCEL_OK;
 }
 
@@ -493,7 +497,7 @@ static uint32_t npu_memory_info(anyaccel_device *device, anyaccel_memory_info *i
 static uint32_t npu_create(anyaccel_driver **handle, anyaccel_fault *fault)
 {
     struct anyaccel_driver *driver = calloc(1, sizeof *driver);
-    if (driver == NULL || pthread_mutex_init(&driver->lock, NULL) != 0 || make_condition(&driver->ended) != 0) {
+    if (driver == NULL || pthread_mutex_init(&driver->lock, NULL) != 0 || make_condition(&driver->ended)) {
         free(driver);
         return npu_no_memory(fault, "create");
     }
@@ -554,6 +558,7 @@ static const anyaccel_driver_table driver_table = {
     .create = npu_create,
     .destroy = npu_destroy,
     .probe = npu_probe,
+    .describe = npu_describe,
     .start = npu_start,
     .open = npu_open,
     .close = npu_close,

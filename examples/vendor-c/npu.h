@@ -1,5 +1,4 @@
-/* What the two parts of the example share: npu.c is a whole accelerator with the required functions alone, extras.c adds
- * pinned memory and kernels of its own. */
+/* What npu.c and extras.c share. */
 #ifndef NPU_H
 #define NPU_H
 
