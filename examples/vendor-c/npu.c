@@ -1,9 +1,7 @@
 /* An accelerator in portable C: two devices with memory of their own and queues that are threads. It has the required
  * functions and nothing else; caching of memory, statistics, graphs, random numbers, conversion of element types and copies
  * between devices come from anyaccel. The numbers (H1) are the rules at the top of anyaccel/plugin.h.
- *
- * Read it from the bottom up: the plugin's table, the device, the driver, then how a queue works.
- */
+ * Read it from the bottom up: the plugin's table, the driver, the device, then how a queue works. */
 #include "npu.h"
 
 /* ---- Handles ---------------------------------------------------------------------------------------------------- */

@@ -92,8 +92,7 @@ uint64_t npu_add(struct anyaccel_driver *driver, struct item *item, void (*end)(
 struct item *npu_find(struct anyaccel_driver *driver, uint64_t id);
 struct item *npu_take(struct anyaccel_driver *driver, uint64_t id);
 void npu_end_block(struct item *item);
-/* Where a place is. Without the lock. */
-uint8_t *npu_pointer(struct anyaccel_driver *driver, anyaccel_place place);
+uint8_t *npu_pointer(struct anyaccel_driver *driver, anyaccel_place place); /* without the lock */
 /* Puts an operation at the end of a stream. */
 uint32_t npu_enqueue(struct anyaccel_device *device, anyaccel_stream stream, struct op op, const char *api,
                      anyaccel_fault *fault);
@@ -107,7 +106,5 @@ uint32_t npu_launch(struct anyaccel_device *device, anyaccel_stream stream, anya
                     const anyaccel_launch *launch, const anyaccel_arg *args, size_t arg_count,
                     anyaccel_fault *fault) ANYACCEL_NOEXCEPT;
 #endif
-/* Does a launch. Without the lock. */
-void npu_run(struct op *op);
-
+void npu_run(struct op *op); /* does a launch, without the lock */
 #endif
