@@ -15,7 +15,8 @@ pub(crate) struct Extensions(Vec<(String, Version)>);
 
 impl Extensions {
     pub(crate) fn of(id: DeviceId) -> Self {
-        let mut all: Vec<(String, Version)> = versioned(&id.bytes(sys::DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default());
+        let mut all: Vec<(String, Version)> =
+            versioned(&id.bytes(sys::DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default());
         for name in id.text(sys::DEVICE_EXTENSIONS).unwrap_or_default().split_whitespace() {
             if !all.iter().any(|(known, _)| known == name) {
                 all.push((name.to_owned(), (0, 0, 0)));
@@ -57,7 +58,6 @@ pub(crate) struct Facts {
     pub(crate) id: DeviceId,
     pub(crate) version: (u32, u32),
     pub(crate) info: DeviceInfo,
-    pub(crate) extensions: Extensions,
     pub(crate) addressing: Addressing,
     pub(crate) usm: Option<Usm>,
     pub(crate) device_address: Option<DeviceAddress>,
@@ -73,8 +73,6 @@ pub(crate) struct Facts {
     pub(crate) max_threads: u32,
     pub(crate) max_threads_by_axis: [u64; 3],
     pub(crate) max_local: u64,
-    /// What offsets of parts of buffers are multiples of, in bytes.
-    pub(crate) base_alignment: u64,
 }
 
 impl Facts {
@@ -84,7 +82,8 @@ impl Facts {
         let extensions = Extensions::of(id);
         let find = |name: &CStr| -> *mut c_void { id.extension(name) };
         // SAFETY: C5: the platform's functions of the extensions that its device names.
-        let usm = unsafe { (extensions.has("cl_intel_unified_shared_memory")).then(|| Usm::load(&find).ok()).flatten() };
+        let usm =
+            unsafe { (extensions.has("cl_intel_unified_shared_memory")).then(|| Usm::load(&find).ok()).flatten() };
         let usm = usm.filter(|_| number(sys::DEVICE_DEVICE_MEM_CAPABILITIES_INTEL) & 1 != 0);
         // SAFETY: as above.
         let device_address = unsafe {
@@ -150,9 +149,12 @@ impl Facts {
             max_threads: number(sys::DEVICE_MAX_WORK_GROUP_SIZE).clamp(1, u32::MAX.into()) as u32,
             max_threads_by_axis: [axis(0), axis(1), axis(2)],
             max_local: number(sys::DEVICE_LOCAL_MEM_SIZE),
-            base_alignment,
-            extensions,
         })
+    }
+
+    /// Whether copies and fills name memory by its object.
+    pub(crate) fn by_object(&self) -> bool {
+        matches!(self.addressing, Addressing::DeviceAddress | Addressing::Buffer)
     }
 
     /// What the device has of several in one context: whether its memory can be named by other devices there.

@@ -19,6 +19,7 @@
 //! | `driver`, `machine`, `part` | starting, what devices share and its end, what a device owns |
 //! | `device`, `memory`, `pinned`, `peers`, `gate`, `kernel`, `builtin` | calls become commands |
 //! | `stream`, `host_call` | queues and marks; functions of the host |
+//! | `graph`, `command_buffer` | lists of operations, recorded once |
 //!
 //! Facts that a caller may rely on:
 //!
@@ -31,6 +32,7 @@
 //!   a thread gives back what commands still use.
 
 mod builtin;
+mod command_buffer;
 mod config;
 mod conv;
 mod device;
@@ -38,6 +40,7 @@ mod discovery;
 mod doctor;
 mod driver;
 mod gate;
+mod graph;
 mod host_call;
 mod icd;
 mod info;
