@@ -28,6 +28,8 @@
 //!   that started them gets a fault from every start, whoever asks.
 //! - **Memory.** OpenCL does not tell what is free. A device gives out its total and no more: drivers for CPUs would go on.
 //! - **Time.** Stamps are the ends of markers, so every queue keeps times.
+//! - **Failure.** A fault of work that fails is told where the driver fails the marker behind it too (PoCL does). Work that
+//!   has failed before a mark was made leaves no trace in OpenCL, nor does work whose failure the driver ignores.
 //! - **End.** Dropping the last device waits for nothing: gates open, functions whose turn has not come are cancelled, and
 //!   a thread gives back what commands still use.
 
