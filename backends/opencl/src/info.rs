@@ -145,7 +145,7 @@ impl Facts {
             command_buffers,
             simultaneous,
             priorities,
-            spirv: spirv(id, &extensions),
+            spirv: spirv(id),
             max_threads: number(sys::DEVICE_MAX_WORK_GROUP_SIZE).clamp(1, u32::MAX.into()) as u32,
             max_threads_by_axis: [axis(0), axis(1), axis(2)],
             max_local: number(sys::DEVICE_LOCAL_MEM_SIZE),
@@ -177,9 +177,9 @@ fn svm_functions(id: DeviceId) -> bool {
         && api.clSetKernelArgSVMPointer.is_some()
 }
 
-fn spirv(id: DeviceId, extensions: &Extensions) -> bool {
+fn spirv(id: DeviceId) -> bool {
     let named = id.text(sys::DEVICE_IL_VERSION).unwrap_or_default().contains("SPIR-V");
-    (named || extensions.has("cl_khr_il_program")) && named && id.api.clCreateProgramWithIL.is_some()
+    named && id.api.clCreateProgramWithIL.is_some()
 }
 
 fn command_buffers(id: DeviceId, extensions: &Extensions) -> (Option<CommandBuffers>, bool) {
