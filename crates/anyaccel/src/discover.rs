@@ -27,7 +27,7 @@ pub fn backends() -> Vec<Backend> {
     linked::all()
         .into_iter()
         .map(|linked| {
-            let driver = (linked.construct)();
+            let driver = linked.driver();
             let probe = driver.fork_safe_probe().then(|| driver.probe());
             let visible = probe.as_ref().map_or(0, |probe| probe.visible);
             Backend {
@@ -73,7 +73,7 @@ pub fn selection() -> Selection {
     let kind = runtime.kind();
     let count_now = kind.and_then(|kind| {
         let linked = linked::all().into_iter().find(|linked| linked.kind == kind)?;
-        let driver = (linked.construct)();
+        let driver = linked.driver();
         if driver.fork_safe_probe() { Some(driver.probe().visible) } else { probed }
     });
     Selection {

@@ -58,6 +58,12 @@ pub(crate) fn birth() -> u64 {
     }
 }
 
+/// Whether this process was forked from one that had a runtime.
+#[cfg(feature = "backtrace")]
+pub(crate) fn is_child() -> bool {
+    !matches!(epoch(), 1 | EXITING)
+}
+
 /// Whether the process is exiting.
 pub(crate) fn exiting() -> bool {
     epoch() == EXITING
