@@ -40,7 +40,9 @@ pub(crate) fn chosen(selection: &Selection, backends: &[Backend]) -> String {
     match (&selection.error, selection.kind, &selection.variable) {
         (Some(error), ..) => one_line(&error.to_string()),
         (None, Some(kind), Some(_)) => format!("{kind}, named by {BACKEND}"),
-        (None, Some(kind), None) if selection.count_now == Some(0) => format!("{kind}, which has no device{}", by_name()),
+        (None, Some(kind), None) if selection.count_now == Some(0) => {
+            format!("{kind}, which has no device{}", by_name())
+        }
         (None, Some(kind), None) => format!("{kind}, the first with a device"),
         (None, None, _) => format!("none: no accelerator found{}", by_name()),
     }

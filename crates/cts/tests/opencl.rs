@@ -34,8 +34,18 @@ fn main() -> ExitCode {
         return if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     // Then each form of memory, with the cases that are about what is in memory.
-    let about_memory =
-        ["memory.*", "copy.*", "fill.*", "write.*", "order.*", "pinned.*", "peers.*", "builtins.*", "graph*", "copies.*"];
+    let about_memory = [
+        "memory.*",
+        "copy.*",
+        "fill.*",
+        "write.*",
+        "order.*",
+        "pinned.*",
+        "peers.*",
+        "builtins.*",
+        "graph*",
+        "copies.*",
+    ];
     for subject in forms {
         let report = run(&subject, &Options { require: Vec::new(), ..options(&about_memory) });
         match &report.absent {
