@@ -61,6 +61,10 @@ pub(crate) struct Facts {
     pub(crate) addressing: Addressing,
     pub(crate) usm: Option<Usm>,
     pub(crate) device_address: Option<DeviceAddress>,
+    /// Whether there is USM of the host.
+    pub(crate) host_usm: bool,
+    /// Whether other devices of the context can name its memory.
+    pub(crate) shares: bool,
     /// Whether shared virtual memory can be used by the host without mapping it.
     pub(crate) fine_svm: bool,
     pub(crate) command_buffers: Option<CommandBuffers>,
@@ -141,6 +145,9 @@ impl Facts {
             addressing,
             usm,
             device_address,
+            host_usm: number(sys::DEVICE_HOST_MEM_CAPABILITIES_INTEL) & 1 != 0,
+            shares: addressing != Addressing::Usm
+                || number(sys::DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL) & 1 != 0,
             fine_svm: svm & sys::DEVICE_SVM_FINE_GRAIN_BUFFER != 0,
             command_buffers,
             simultaneous,
@@ -155,16 +162,6 @@ impl Facts {
     /// Whether copies and fills name memory by its object.
     pub(crate) fn by_object(&self) -> bool {
         matches!(self.addressing, Addressing::DeviceAddress | Addressing::Buffer)
-    }
-
-    /// What the device has of several in one context: whether its memory can be named by other devices there.
-    pub(crate) fn shares(&self) -> bool {
-        match self.addressing {
-            Addressing::Usm => {
-                self.id.number(sys::DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL).unwrap_or(0) & 1 != 0
-            }
-            Addressing::DeviceAddress | Addressing::Svm | Addressing::Buffer => true,
-        }
     }
 }
 

@@ -248,9 +248,8 @@ impl Drop for Charge<'_> {
 /// The form of pinned memory: the best that the host may touch at any time.
 pub(crate) fn pinned_form(part: &Part) -> Addressing {
     let facts = &part.facts;
-    let host_usm = || facts.id.number(sys::DEVICE_HOST_MEM_CAPABILITIES_INTEL).unwrap_or(0) & 1 != 0;
     match facts.addressing {
-        Addressing::Usm if host_usm() => Addressing::Usm,
+        Addressing::Usm if facts.host_usm => Addressing::Usm,
         Addressing::Svm if facts.fine_svm => Addressing::Svm,
         _ => Addressing::Buffer,
     }
