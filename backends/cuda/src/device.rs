@@ -130,6 +130,7 @@ impl CudaDevice {
                 std::ptr::null_mut(),
             )
         };
+        stream.touch();
         self.context.check(launched)
     }
 
@@ -190,7 +191,7 @@ unsafe impl Device for CudaDevice {
 
     unsafe fn native_stream(&self, stream: StreamId) -> u64 {
         // SAFETY: H1, as this function's caller promises.
-        unsafe { self.stream(stream, "native_stream") }.map_or(0, |stream| stream.raw.0 as u64)
+        unsafe { self.stream(stream, "native_stream") }.map_or(0, |stream| stream.share().0 as u64)
     }
 
     unsafe fn mark(&self, stream: StreamId) -> Result<Mark, Fault> {
@@ -250,7 +251,9 @@ unsafe impl Device for CudaDevice {
         let _current = self.context.enter()?;
         let event = self.timed()?;
         // SAFETY: event and stream live.
-        self.context.check(unsafe { self.context.cuda.cuEventRecord(event.raw, stream.raw) })?;
+        let recorded = unsafe { self.context.cuda.cuEventRecord(event.raw, stream.raw) };
+        stream.touch();
+        self.context.check(recorded)?;
         Ok(Stamp(self.machine.stamps.insert(StampEvent { event })))
     }
 
@@ -289,6 +292,7 @@ unsafe impl Device for CudaDevice {
                 (false, false) => return Err(Fault::invalid("copy", "two host ends")),
             }
         };
+        stream.touch();
         self.context.check(copied)
     }
 
@@ -308,6 +312,7 @@ unsafe impl Device for CudaDevice {
                 }
             }
         };
+        stream.touch();
         self.context.check(filled)
     }
 
@@ -325,7 +330,9 @@ unsafe impl Device for CudaDevice {
         let stream = unsafe { self.stream(stream, "host_call")? };
         let _current = self.context.enter()?;
         // SAFETY: the stream lives.
-        unsafe { stream.functions.enqueue(stream.raw, function) }
+        let enqueued = unsafe { stream.functions.enqueue(stream.raw, function) };
+        stream.touch();
+        enqueued
     }
 
     fn builtin(&self, number: u32) -> Option<Kernel> {

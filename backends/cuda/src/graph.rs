@@ -364,6 +364,7 @@ impl Graphs for CudaDevice {
         if launched.is_err() {
             functions().for_each(|function| function.expect_no_more());
         }
+        stream.touch();
         self.context.check(launched)
     }
 

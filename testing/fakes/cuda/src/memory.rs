@@ -123,6 +123,18 @@ pub(crate) fn free(at: u64) -> Result {
     Ok(())
 }
 
+/// A context goes, and its memory with it.
+pub(crate) fn free_all(card: &'static Card) {
+    let blocks = lock(&BLOCKS);
+    let of_card = |block: &Block| matches!(block.kind, Kind::Device(owner) if std::ptr::eq(owner, card));
+    let gone: Vec<u64> = blocks.iter().filter(|(_, block)| of_card(block)).map(|(&at, _)| at).collect();
+    drop(blocks);
+    for at in gone {
+        // Nobody else frees the memory of a context that goes.
+        let _freed = free(at);
+    }
+}
+
 /// Whether the driver knows all of a range; neighbours that touch count as one, as mapped pieces do.
 pub(crate) fn known(at: u64, len: usize) -> bool {
     let end = at.saturating_add(len as u64);
