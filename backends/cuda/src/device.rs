@@ -194,6 +194,15 @@ unsafe impl Device for CudaDevice {
         unsafe { self.stream(stream, "native_stream") }.map_or(0, |stream| stream.share().0 as u64)
     }
 
+    unsafe fn import_stream(&self, native: u64) -> Result<StreamId, Fault> {
+        let _current = self.context.enter()?;
+        let raw = CUstream(native as usize);
+        let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: a stream by this function's contract; the driver finds out if it is none.
+        self.context.check(unsafe { self.context.cuda.cuStreamIsCapturing(raw, &raw mut status) })?;
+        Ok(StreamId(self.machine.streams.insert(Arc::new(Stream::borrow(&self.context, raw)))))
+    }
+
     unsafe fn mark(&self, stream: StreamId) -> Result<Mark, Fault> {
         // SAFETY: H1, as this function's caller promises.
         let stream = unsafe { self.stream(stream, "mark")? };

@@ -128,9 +128,9 @@ impl CudaDevice {
                 if !matches!(bytes.len(), 1 | 2 | 4) {
                     return Err(Fault::unsupported("fill").note(format!("a pattern of {} bytes", bytes.len())));
                 }
-                let elementSize = bytes.len() as u32;
+                let size = bytes.len() as u32;
                 let width = len as usize / bytes.len();
-                act(Params::Set(CUDA_MEMSET_NODE_PARAMS_v1 { dst, pitch: 0, value, elementSize, width, height: 1 }))
+                act(Params::Set(CUDA_MEMSET_NODE_PARAMS_v1 { dst, pitch: 0, value, elementSize: size, width, height: 1 }))
             }
             Op::Write { dst, bytes } => {
                 // SAFETY: as this function.

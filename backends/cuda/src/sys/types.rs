@@ -2,6 +2,7 @@
 //!
 //! Handles are pointers of the driver's that nobody else follows, so they are held as numbers here.
 
+#![allow(non_snake_case, reason = "the interface's own names")]
 #![allow(missing_docs, reason = "the names are the interface's own, its documentation describes them")]
 
 use std::ffi::{c_char, c_void};
