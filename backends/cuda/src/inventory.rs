@@ -174,7 +174,7 @@ fn card(nvml: &Nvml, device: NvmlDevice, driver: &str) -> Result<Card, Failed> {
 }
 
 fn unit(nvml: &Nvml, device: NvmlDevice, driver: &str) -> Result<Unit, Failed> {
-    // SAFETY, here and below: valid places for the answers, buffers of the lengths that go with them.
+    // SAFETY: a buffer of the length that goes with it.
     let name = text(|out, len| unsafe { nvml.nvmlDeviceGetName(device, out, len) })?;
     // SAFETY: as above.
     let identified = text(|out, len| unsafe { nvml.nvmlDeviceGetUUID(device, out, len) })?;
