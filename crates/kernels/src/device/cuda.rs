@@ -14,6 +14,17 @@ pub const fn source(program: Program) -> &'static [&'static str] {
     super::sources!(HEADER, program)
 }
 
+/// Where the PTX of a program is checked in, from the root of the workspace on.
+pub const fn ptx_path(program: Program) -> &'static str {
+    match program {
+        Program::Noop => "crates/kernels/src/noop/noop.ptx",
+        Program::FillPattern => "crates/kernels/src/fill_pattern/fill_pattern.ptx",
+        Program::Convert => "crates/kernels/src/convert/convert.ptx",
+        Program::Histogram => "crates/kernels/src/histogram/histogram.ptx",
+        Program::Random => "crates/kernels/src/random/device/random.ptx",
+    }
+}
+
 /// A program as PTX.
 pub const fn ptx(program: Program) -> &'static str {
     match program {

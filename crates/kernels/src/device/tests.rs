@@ -129,3 +129,70 @@ fn every_built_in_is_in_one_program_and_defined_there() {
     let all: usize = Program::ALL.iter().map(|program| program.builtins().count()).sum();
     assert_eq!(all, Builtin::ALL.len());
 }
+
+#[test]
+fn ptx_is_for_old_drivers_and_has_every_kernel_with_its_arguments() {
+    for &program in Program::ALL {
+        let ptx = cuda::ptx(program);
+        assert!(ptx.contains("\n.version 7.8\n.target sm_60\n"), "{program:?}");
+        assert_eq!(ptx.matches(".entry ").count(), program.builtins().count());
+        for builtin in program.builtins() {
+            let entry = format!(".visible .entry {builtin}(");
+            let (_, rest) = ptx.split_once(&entry).unwrap_or_else(|| panic!("{builtin} is not there"));
+            let (arguments, _) = rest.split_once(')').expect("the end of the arguments");
+            let got: Vec<&str> = arguments.split(',').map(str::trim).filter(|line| !line.is_empty()).collect();
+            let params = builtin.params_size();
+            let mut want: Vec<String> =
+                (0..2 * builtin.places()).map(|i| format!(".param .u64 {builtin}_param_{i}")).collect();
+            if params > 0 {
+                want.push(format!(".param .align 8 .b8 {builtin}_param_{}[{params}]", want.len()));
+            }
+            assert_eq!(got, want);
+        }
+    }
+}
+
+/// Each float operation is one whose result IEEE 754 defines, and is named with its rounding, which keeps the assembler from
+/// contracting it.
+#[test]
+fn ptx_computes_with_nothing_but_rounded_operations() {
+    let mut rounded = 0;
+    for &program in Program::ALL {
+        for line in cuda::ptx(program).lines().map(str::trim) {
+            let operation = line.split_whitespace().find(|word| !word.starts_with('@')).unwrap_or("");
+            let parts: Vec<&str> = operation.split('.').collect();
+            if !parts.iter().any(|&part| part == "f32" || part == "f64") {
+                continue;
+            }
+            let allowed = match parts[0] {
+                "add" | "sub" | "mul" | "fma" => {
+                    rounded += 1;
+                    parts[1] == "rn" && parts.len() == 3
+                }
+                // Conversions of integers to nearest, of floats to integers, and up to whole numbers.
+                "cvt" => ["rn", "rzi", "rpi"].contains(&parts[1]) && parts.len() == 4,
+                "mov" | "ld" | "st" | "neg" | "setp" | "selp" => !parts.contains(&"ftz"),
+                _ => false,
+            };
+            assert!(allowed, "{program:?}: {line}");
+        }
+    }
+    assert!(rounded > 100);
+}
+
+/// Compilers round the digits of a coefficient as Rust does.
+#[test]
+fn ptx_has_the_coefficients_of_the_host() {
+    use crate::random::math::*;
+    let ptx = cuda::ptx(Program::Random);
+    let singles = [&LOG_F32[..], &SIN_F32, &COS_F32, &EXP_F32, &LN2_F32].concat();
+    for x in singles {
+        let (bits, negative) = (x.to_bits(), (-x).to_bits());
+        assert!([bits, negative].iter().any(|bits| ptx.contains(&format!("0f{bits:08X}"))), "{x}");
+    }
+    let doubles = [&LOG_F64[..], &SIN_F64, &COS_F64, &EXP_F64, &LN2_F64].concat();
+    for x in doubles {
+        let (bits, negative) = (x.to_bits(), (-x).to_bits());
+        assert!([bits, negative].iter().any(|bits| ptx.contains(&format!("0d{bits:016X}"))), "{x}");
+    }
+}

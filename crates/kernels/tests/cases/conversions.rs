@@ -52,7 +52,7 @@ fn telling(dtype: DType) -> Vec<u64> {
 }
 
 /// As [`telling`], as bytes; the parts of complex numbers are telling ones in two orders.
-fn elements(dtype: DType) -> Vec<u8> {
+pub(super) fn elements(dtype: DType) -> Vec<u8> {
     let part = dtype.component().unwrap_or(dtype);
     let mut values = telling(part);
     if dtype.is_complex() {
@@ -85,17 +85,14 @@ fn agree(case: &Case, got: &[u8]) -> bool {
     got == case.after || parts.into_iter().all(|(a, b)| a == b || is_any_nan(part, a) && is_any_nan(part, b))
 }
 
-fn case(dst: DType, src: DType, elements: &[u8], dst_at: usize, src_at: usize) -> Case {
+pub(super) fn case(dst: DType, src: DType, elements: &[u8], dst_at: usize, src_at: usize) -> Case {
     let count = elements.len() / src.size();
     let mut after = vec![0; count * dst.size()];
     convert::convert(dst, &mut after, src, elements).expect("lengths that fit");
     let params = convert::Params::new(dst, src, count as u64).to_bytes().to_vec();
     let name = format!("{count} x {src} at {src_at} to {dst} at {dst_at}");
-    let mut case = Case::new(Builtin::Convert, name, params, dst_at, after);
-    case.src = [vec![0; src_at], elements.to_vec()].concat();
-    case.src_at = src_at;
-    case.agree = agree;
-    case
+    let src = [vec![0; src_at], elements.to_vec()].concat();
+    Case { src, src_at, agree, ..Case::new(Builtin::Convert, name, params, dst_at, after) }
 }
 
 pub(crate) fn convert() -> Vec<Case> {

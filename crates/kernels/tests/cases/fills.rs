@@ -61,7 +61,7 @@ fn fills(count: u64, draw: Draw) -> Vec<Fill> {
     TYPES.into_iter().flat_map(of).flatten().collect()
 }
 
-fn case(fill: Fill, dst_at: usize, src_at: usize, cell: Option<[u8; 16]>) -> Case {
+pub(super) fn case(fill: Fill, dst_at: usize, src_at: usize, cell: Option<[u8; 16]>) -> Case {
     let mut after = vec![0; fill.destination_len() as usize];
     let bytes = cell.as_ref().map_or(&[][..], |cell| &cell[..]);
     fill.run(0..fill.params().count, &mut after, bytes).expect("a valid fill");

@@ -1,11 +1,13 @@
 //! Launches of built-ins and what the host makes of them, for the tests of the device languages.
 
+mod anything;
 mod conversions;
 mod fills;
 
 use anyaccel_kernels::device::{Device, Plan, plan};
 use anyaccel_kernels::{Builtin, fill_pattern, histogram};
 
+pub(crate) use anything::anything;
 pub(crate) use conversions::convert;
 pub(crate) use fills::random;
 
@@ -81,7 +83,7 @@ pub(crate) fn shape(i: usize, max_threads: u32, fp64: bool) -> Device {
 pub(crate) struct Noise(pub(crate) u64);
 
 impl Noise {
-    pub(crate) fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -89,7 +91,11 @@ impl Noise {
         x ^ x >> 31
     }
 
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+    fn coin(&mut self) -> bool {
+        self.next() >> 63 == 0
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 }
@@ -98,53 +104,57 @@ pub(crate) fn noop() -> Vec<Case> {
     vec![Case::new(Builtin::Noop, "noop".into(), Vec::new(), 0, Vec::new())]
 }
 
+/// A fill of `len` bytes with a pattern of `size` bytes.
+fn filled(len: usize, dst_at: usize, size: usize, seed: u64) -> Case {
+    let pattern = Noise(seed).bytes(size);
+    let mut after = vec![0; len];
+    fill_pattern::reference::fill(&mut after, &pattern);
+    let pattern = fill_pattern::Pattern::new(&pattern).expect("a length that is allowed");
+    let params = fill_pattern::Params::new(pattern, len as u64).to_bytes().to_vec();
+    let name = format!("{len} bytes of {pattern:?} at {dst_at}");
+    Case::new(Builtin::FillPattern, name, params, dst_at, after)
+}
+
 pub(crate) fn fill_pattern() -> Vec<Case> {
     let mut cases = Vec::new();
-    let lens = (0..70).chain([255, 256, 257, 4099, 100_003]);
-    for len in lens {
-        for start in [0, 1, 7, 8, 11, 16, 31] {
+    for len in (0..70).chain([255, 256, 257, 4099, 100_003]) {
+        for dst_at in [0, 1, 7, 8, 11, 16, 31] {
             for size in [1, 2, 4, 8, 16] {
-                let pattern = Noise(len as u64).bytes(size);
-                let mut after = vec![0; len];
-                fill_pattern::reference::fill(&mut after, &pattern);
-                let pattern = fill_pattern::Pattern::new(&pattern).expect("a length that is allowed");
-                let params = fill_pattern::Params::new(pattern, len as u64).to_bytes().to_vec();
-                let name = format!("{len} bytes of a pattern of {size} at {start}");
-                cases.push(Case::new(Builtin::FillPattern, name, params, start, after));
+                cases.push(filled(len, dst_at, size, len as u64));
             }
         }
     }
     cases
 }
 
+/// A histogram of `len` bytes, with runs if the seed is even.
+fn counted(len: usize, dst_at: usize, src_at: usize, seed: u64) -> Case {
+    let mut noise = Noise(seed);
+    let mut src = noise.bytes(src_at + len);
+    if seed.is_multiple_of(2) {
+        // Runs are where counters meet.
+        src[src_at + len / 4..src_at + len / 2].fill(7);
+    }
+    // Counts that carry from their lower into their upper half, and over the end.
+    let start: [u64; 256] = std::array::from_fn(|value| match value % 4 {
+        0 => 0,
+        1 => u64::from(u32::MAX) - noise.next() % 5,
+        2 => u64::MAX - noise.next() % 5,
+        _ => noise.next(),
+    });
+    let mut counts = start;
+    histogram::reference::count(&src[src_at..], &mut counts);
+    let bytes = |counts: [u64; 256]| counts.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
+    let params = histogram::Params::new(len as u64).to_bytes().to_vec();
+    let case = Case::new(Builtin::Histogram, format!("{len} bytes at {src_at}"), params, dst_at, bytes(counts));
+    Case { before: bytes(start), src, src_at, ..case }
+}
+
 pub(crate) fn histogram() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (i, len) in (0..40).chain([127, 128, 1000, 16_384, 70_001, 1_000_003]).enumerate() {
+    for len in (0..40).chain([127, 128, 1000, 16_384, 70_001, 1_000_003]) {
         for src_at in [0, 1, 6] {
-            let mut noise = Noise(len as u64 + src_at as u64);
-            let mut src = noise.bytes(src_at + len);
-            if i % 2 == 0 {
-                // Runs, where counters meet.
-                let (from, to) = (src_at + len / 4, src_at + len / 2);
-                src[from..to].fill(7);
-            }
-            // Counts that carry from their lower into their upper half, and over the end.
-            let start: [u64; 256] = std::array::from_fn(|value| match value % 4 {
-                0 => 0,
-                1 => u64::from(u32::MAX) - noise.next() % 5,
-                2 => u64::MAX - noise.next() % 5,
-                _ => noise.next(),
-            });
-            let mut counts = start;
-            histogram::reference::count(&src[src_at..], &mut counts);
-            let bytes = |counts: [u64; 256]| counts.into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
-            let params = histogram::Params::new(len as u64).to_bytes().to_vec();
-            let mut case =
-                Case::new(Builtin::Histogram, format!("{len} bytes at {src_at}"), params, 8 * (i % 3), bytes(counts));
-            case.before = bytes(start);
-            case.src = src;
-            case.src_at = src_at;
-            cases.push(case);
+            cases.push(counted(len, 8 * (len % 3), src_at, (len + src_at) as u64));
         }
     }
     cases

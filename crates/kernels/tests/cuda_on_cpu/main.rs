@@ -14,8 +14,10 @@ use anyaccel_kernels::device::{self, Plan, Program};
 use anyaccel_kernels::{Builtin, convert, fill_pattern, histogram, random};
 use cases::Case;
 use libloading::Library;
+use proptest::prelude::*;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A program as a library.
 struct Compiled {
@@ -27,7 +29,10 @@ struct Compiled {
 
 /// Compiles a program, or says why that can't be.
 fn compile(program: Program) -> Result<Compiled, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_on_cpu");
+    // Tests compile the same program at the same time.
+    static COMPILATION: AtomicU32 = AtomicU32::new(0);
+    let number = COMPILATION.fetch_add(1, Relaxed).to_string();
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda_on_cpu").join(number);
     std::fs::create_dir_all(&folder).expect("a folder for the outcome");
     let source = folder.join(format!("{}.cpp", program.name()));
     let library = folder.join(format!("{}.so", program.name()));
@@ -125,23 +130,42 @@ impl Compiled {
     }
 }
 
-fn run(program: Program, cases: fn() -> Vec<Case>) {
-    let compiled = match compile(program) {
-        Ok(compiled) => compiled,
-        Err(reason) => {
+/// The compiled program, if there is a compiler.
+fn compiled(program: Program) -> Option<Compiled> {
+    compile(program)
+        .map_err(|reason| {
             let required = std::env::var("ANYACCEL_REQUIRE").is_ok_and(|list| list.split(',').any(|at| at == "c++"));
             assert!(!required, "ANYACCEL_REQUIRE asks for c++, but {reason}");
             eprintln!("skipped: {reason}");
-            return;
-        }
-    };
+        })
+        .ok()
+}
+
+/// Threads of the system are dear: most groups have one.
+fn max_threads(i: usize) -> u32 {
+    if i.is_multiple_of(16) { 4 } else { 1 }
+}
+
+fn run(program: Program, cases: fn() -> Vec<Case>) {
+    let Some(compiled) = compiled(program) else { return };
     let cases = cases();
     for (i, case) in cases.iter().enumerate() {
-        // Threads of the system are dear: most groups have one.
-        let max_threads = if i % 16 == 0 { 4 } else { 1 };
-        case.check(cases::shape(i, max_threads, true), |plan, dst, src| compiled.launch(case, plan, dst, src));
+        case.check(cases::shape(i, max_threads(i), true), |plan, dst, src| compiled.launch(case, plan, dst, src));
     }
     eprintln!("{} cases of {} equal", cases.len(), program.name());
+}
+
+/// Launches of any built-in with any arguments.
+#[test]
+fn anything() {
+    let Some(all) = Program::ALL.iter().map(|&program| compiled(program)).collect::<Option<Vec<_>>>() else { return };
+    proptest!(|(seed: u64)| {
+        let case = cases::anything(seed);
+        let program = Program::ALL.iter().position(|&program| program == Program::of(case.builtin));
+        let compiled = &all[program.expect("every program is listed")];
+        let shape = cases::shape(seed as usize / 16, max_threads(seed as usize), true);
+        case.check(shape, |plan, dst, src| compiled.launch(&case, plan, dst, src));
+    });
 }
 
 #[test]

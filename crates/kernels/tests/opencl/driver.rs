@@ -210,13 +210,12 @@ impl Device {
         }
     }
 
-    pub(crate) fn has(&self, memory: Memory) -> bool {
-        match memory {
-            Memory::Buffer => true,
-            // CL_DEVICE_SVM_CAPABILITIES, coarse-grained buffers.
-            Memory::Svm => self.number(0x1053) & 1 != 0,
-            Memory::Usm => self.usm.is_some(),
-        }
+    /// The kinds of memory that it has.
+    pub(crate) fn memories(&self) -> Vec<Memory> {
+        // CL_DEVICE_SVM_CAPABILITIES, coarse-grained buffers.
+        let svm = self.number(0x1053) & 1 != 0;
+        let all = [(Memory::Buffer, true), (Memory::Svm, svm), (Memory::Usm, self.usm.is_some())];
+        all.into_iter().filter(|&(_, there)| there).map(|(memory, _)| memory).collect()
     }
 
     pub(crate) fn build(&self, source: &[&str], options: &str) -> Built<'_> {
