@@ -12,8 +12,8 @@ use std::ffi::c_void;
 use std::path::Path;
 use std::time::Instant;
 
-const ROUNDS: usize = 15;
-const CALLS: usize = 2_000;
+const ROUNDS: usize = 25;
+const CALLS: usize = 1_000;
 /// What the path may add to a call, in nanoseconds.
 const GOAL: f64 = 150.0;
 

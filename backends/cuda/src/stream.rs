@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Events that a stream keeps for later marks.
-const KEPT: usize = 64;
+const KEPT: usize = 1024;
 
 /// A native event.
 #[derive(Debug)]
@@ -71,6 +71,9 @@ struct Ring {
     /// The events of the marks before, without gaps.
     entries: VecDeque<Arc<Event>>,
     free: Vec<Arc<Event>>,
+    /// How many entries there are before a mark that needs an event looks for ended ones: a stream that is held up is not
+    /// asked again at each mark.
+    look_at: usize,
 }
 
 /// A stream's part in a native capture.
@@ -124,7 +127,7 @@ impl Stream {
             shared: AtomicBool::new(borrowed),
             ended: AtomicU64::new(0),
             given: AtomicU64::new(0),
-            ring: Mutex::new(Ring { next: 1, entries: VecDeque::new(), free: Vec::new() }),
+            ring: Mutex::new(Ring { next: 1, entries: VecDeque::new(), free: Vec::new(), look_at: 0 }),
             capturing: AtomicBool::new(false),
             capture: Mutex::new(None),
         }
@@ -195,9 +198,11 @@ impl Stream {
             self.given.store(mark, Ordering::Release);
             return Ok(Mark::At(mark));
         }
-        if ring.free.is_empty() {
+        if ring.free.is_empty() && ring.entries.len() >= ring.look_at {
             let reaped = self.reap(&mut ring);
             self.context.check(reaped).inspect_err(|_| self.touch())?;
+            let left = ring.entries.len();
+            ring.look_at = if ring.free.is_empty() { left + left / 4 + 4 } else { 0 };
         }
         let event = match ring.free.pop() {
             Some(event) => event,

@@ -303,7 +303,7 @@ pub struct NvmlPciInfo {
 }
 
 const _: () = {
-    // Sizes that a C compiler gives for the published headers on 64-bit systems (testing/fakes/cuda/layout.c).
+    // Sizes that a C compiler gives for the published headers on 64-bit systems (testing/fakes/cuda/check-header).
     assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56);
     assert!(size_of::<CUDA_MEMCPY3D_v2>() == 200);
     assert!(size_of::<CUDA_MEMSET_NODE_PARAMS_v1>() == 40);
