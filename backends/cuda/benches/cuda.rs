@@ -129,7 +129,10 @@ fn main() {
     let stream: Stream = runtime.stream(()).expect("a stream");
     let native = CUstream(stream.native_handle().expect("a native stream") as usize);
     let (mut word, mut other) = (Word::new(cuda), Word::new(cuda));
-    println!("{:<10} {:>9} {:>9} {:>9} {:>9}   ns a call; the goal is for what the path adds", "call", "path", "bare", "adds", "(median)");
+    println!(
+        "{:<10} {:>9} {:>9} {:>9} {:>9}   ns a call; the goal is for what the path adds",
+        "call", "path", "bare", "adds", "(median)"
+    );
 
     let a = runtime.zeros(4096).expect("memory");
     let b = runtime.zeros(4096).expect("memory");
@@ -173,17 +176,18 @@ fn main() {
         }
     };
     // SAFETY: live objects, here and below.
-    let bare_copy = measure(|| unsafe { cuda.cuMemcpyDtoDAsync_v2(bare.dst, bare.src, 4096, bare.stream) }.expect("a copy"), &mut hold);
+    let bare_copy = measure(
+        || unsafe { cuda.cuMemcpyDtoDAsync_v2(bare.dst, bare.src, 4096, bare.stream) }.expect("a copy"),
+        &mut hold,
+    );
     let (mut address, mut number) = (bare.src, 1_u32);
     let mut params = [(&raw mut address).cast::<c_void>(), (&raw mut number).cast()];
     let bare_launch = measure(
         || {
             let none = std::ptr::null_mut();
             // SAFETY: as above; two parameters, as the function has.
-            unsafe {
-                cuda.cuLaunchKernel(bare.function, 1, 1, 1, 32, 1, 1, 0, bare.stream, params.as_mut_ptr(), none)
-            }
-            .expect("a launch");
+            unsafe { cuda.cuLaunchKernel(bare.function, 1, 1, 1, 32, 1, 1, 0, bare.stream, params.as_mut_ptr(), none) }
+                .expect("a launch");
         },
         &mut hold,
     );

@@ -24,7 +24,8 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("one_instance_of_a_card", one_instance).with(&[(DEVICES, "A:8.0:mig2,A:8.0")]),
     Scenario::new("an_instance_by_its_identity", an_instance_by_identity)
         .with(&[(DEVICES, "A:8.0:mig2,B:8.0"), (MASK, "MIG-face1000-0000-4000-8000-000000000002")]),
-    Scenario::new("no_library_has_a_reason", no_library).with(&[("ANYACCEL_CUDA_LIBRARY", "/nonexistent/libcuda.so.1")]),
+    Scenario::new("no_library_has_a_reason", no_library)
+        .with(&[("ANYACCEL_CUDA_LIBRARY", "/nonexistent/libcuda.so.1")]),
     Scenario::new("a_library_that_is_no_driver", no_driver).with(&[("ANYACCEL_CUDA_LIBRARY", "libc.so.6")]),
     Scenario::new("no_card_has_a_reason", no_card).with(&[(DEVICES, "")]),
     Scenario::new("a_driver_that_is_too_old", too_old).with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "11.4")]),
@@ -43,7 +44,11 @@ fn looking_starts_nothing() {
     let calls = calls();
     assert!(calls.iter().any(|call| call == "nvmlInit_v2"));
     let opened = calls.iter().filter(|call| *call == "nvmlInit_v2").count();
-    assert_eq!(opened, calls.iter().filter(|call| *call == "nvmlShutdown").count(), "the management library stays open");
+    assert_eq!(
+        opened,
+        calls.iter().filter(|call| *call == "nvmlShutdown").count(),
+        "the management library stays open"
+    );
     let started = calls.iter().find(|call| call.starts_with("cu") && *call != "cuDriverGetVersion");
     assert_eq!(started, None);
 }

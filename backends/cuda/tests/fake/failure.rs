@@ -128,14 +128,8 @@ fn every_call_may_fail() {
     work().expect("it works to begin with");
     let names: std::collections::BTreeSet<String> = calls().into_iter().collect();
     let control = control();
-    let of_work = [
-        "cuMemAlloc_v2",
-        "cuMemsetD8Async",
-        "cuLaunchKernel",
-        "cuEventRecord",
-        "cuLaunchHostFunc",
-        "cuMemFree_v2",
-    ];
+    let of_work =
+        ["cuMemAlloc_v2", "cuMemsetD8Async", "cuLaunchKernel", "cuEventRecord", "cuLaunchHostFunc", "cuMemFree_v2"];
     for name in of_work {
         assert!(names.contains(name), "{name} was not called");
         control.fail(name, 1, 999);
@@ -174,7 +168,8 @@ fn no_peers() {
     assert_eq!((fault.kind, fault.api), (FaultKind::Unsupported, "cuMemcpyPeerAsync"));
     assert!(fault.note.is_some_and(|note| note.contains("device 1 does not reach device 0")));
     // SAFETY: H1.
-    let waited = unsafe { other.device.wait_host(stream, Until::Now, Some(Instant::now() + PATIENCE), WaitMode::Block) };
+    let waited =
+        unsafe { other.device.wait_host(stream, Until::Now, Some(Instant::now() + PATIENCE), WaitMode::Block) };
     assert_eq!(waited, Ok(Waited::Ended));
 }
 

@@ -105,7 +105,9 @@ fn beside_a_capture() {
         let mem = lab.device.alloc(1 << 20).expect("memory beside a capture").mem;
         lab.free(mem).expect("giving it back");
         // SAFETY: H1.
-        eventually("the mark ends", || unsafe { lab.device.completed(free) }.is_ok_and(|ended| Mark::At(ended) == before));
+        eventually("the mark ends", || {
+            unsafe { lab.device.completed(free) }.is_ok_and(|ended| Mark::At(ended) == before)
+        });
         let pinned = lab.device.pinned().expect("pinned memory");
         let (mem, _) = pinned.alloc(4096).expect("pinned memory");
         // SAFETY: H1, H5.

@@ -6,7 +6,8 @@ use anyaccel_hal::{Arg, FaultKind, Format, Launch};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("ptx_runs", ptx_runs),
-    Scenario::new("ptx_runs_on_a_driver_that_tells_parameters", ptx_runs).with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "13.0")]),
+    Scenario::new("ptx_runs_on_a_driver_that_tells_parameters", ptx_runs)
+        .with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "13.0")]),
     Scenario::new("a_binary_runs", a_binary_runs),
     Scenario::new("ptx_that_does_not_assemble", does_not_assemble),
     Scenario::new("ptx_that_is_too_new", too_new).with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "11.8")]),
@@ -16,7 +17,8 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("launches_beyond_limits_are_refused", beyond_limits),
     Scenario::new("memory_that_is_none", memory_that_is_none),
     Scenario::new("writes_of_any_length_and_place", writes),
-    Scenario::new("no_compiler_has_a_reason", no_compiler).with(&[("ANYACCEL_NVRTC_LIBRARY", "/nonexistent/libnvrtc.so")]),
+    Scenario::new("no_compiler_has_a_reason", no_compiler)
+        .with(&[("ANYACCEL_NVRTC_LIBRARY", "/nonexistent/libnvrtc.so")]),
 ];
 
 /// Adds one to each of `count` words.

@@ -52,7 +52,8 @@ fn main() -> ExitCode {
     }
     let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let mut failed = 0;
-    for scenario in all().filter(|scenario| wanted.is_empty() || wanted.iter().any(|name| scenario.name.contains(name))) {
+    for scenario in all().filter(|scenario| wanted.is_empty() || wanted.iter().any(|name| scenario.name.contains(name)))
+    {
         let passed = passes(scenario);
         println!("test {} ... {}", scenario.name, if passed { "ok" } else { "FAILED" });
         failed += usize::from(!passed);

@@ -186,5 +186,7 @@ fn in_stream_order() {
     unsafe { gates.open(gate) }.expect("an open gate");
     lab.finish(stream).expect("an end");
     assert!(!calls().iter().any(|call| call == "cuMemAlloc_v2" || call == "cuMemFree_v2"));
-    eventually("the memory is there again", || lab.device.memory_info().is_ok_and(|info| info.free == Some(info.total)));
+    eventually("the memory is there again", || {
+        lab.device.memory_info().is_ok_and(|info| info.free == Some(info.total))
+    });
 }
