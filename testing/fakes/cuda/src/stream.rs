@@ -76,6 +76,21 @@ pub(crate) fn all_idle(fits: impl Fn(&Stream) -> bool) -> bool {
     streams.iter().all(|stream| !lock(&stream.state).scheduled)
 }
 
+/// Waits for everything that was enqueued on a device before the call, whatever is enqueued meanwhile.
+pub(crate) fn drain(ordinal: usize) {
+    let streams: Vec<Arc<Stream>> =
+        lock(&STREAMS).values().filter(|stream| stream.ordinal == ordinal).cloned().collect();
+    let mut points = Vec::new();
+    for stream in streams {
+        if lock(&stream.state).scheduled {
+            let point = Arc::new(Point::default());
+            stream.push([Task::Record(Arc::clone(&point))]);
+            points.push(point);
+        }
+    }
+    schedule::wait_until(|| points.iter().all(|point| point.ended()));
+}
+
 /// Streams that take part in a capture.
 pub(crate) fn captured_by(capture: &Arc<Capture>) -> Vec<Arc<Stream>> {
     let streams: Vec<Arc<Stream>> = lock(&STREAMS).values().cloned().collect();
