@@ -17,6 +17,7 @@ pub fn all() -> Vec<Subject> {
 /// NVIDIA GPUs, by the driver that this machine has.
 pub fn cuda() -> Subject {
     Subject::new(Kind::CUDA, |_| Ok(Made::new(anyaccel_cuda::driver())))
+        .never("process.threads-end", "the vendor's driver keeps threads of its own until the process ends")
 }
 
 /// The host device: this machine's memory and cores.
