@@ -170,8 +170,7 @@ impl CudaDevice {
                 alias: 0,
                 pad: 0,
             };
-            let params =
-                CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 { ctx: raw, count: 1, paramArray: &raw mut wait, flags: 0 };
+            let params = CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 { ctx: raw, count: 1, paramArray: &raw mut wait, flags: 0 };
             let mut last = CUgraphNode::NULL;
             // SAFETY: as above; the word stays as long as the function.
             context.check(unsafe {

@@ -79,12 +79,8 @@ impl CudaDevice {
                 // SAFETY: a valid place for the answer; the stream is the device's own.
                 self.context.check(unsafe { cuda.cuMemAllocAsync(&raw mut addr, len as usize, stream.raw) })?;
                 // Ok means backed, for any stream (H3).
-                let waited = crate::wait::wait_host(
-                    stream,
-                    anyaccel_hal::Until::Now,
-                    None,
-                    anyaccel_hal::WaitMode::Auto,
-                );
+                let waited =
+                    crate::wait::wait_host(stream, anyaccel_hal::Until::Now, None, anyaccel_hal::WaitMode::Auto);
                 if let Err(fault) = waited {
                     // SAFETY: taken just now, used by nobody.
                     let _freed = unsafe { cuda.cuMemFreeAsync(addr, stream.raw) };
@@ -238,8 +234,7 @@ impl Peers for CudaDevice {
             flag.store(true, Ordering::Release);
         }
         // SAFETY: H1 and H4: both ranges are live, each of its own context.
-        let copied =
-            unsafe { cuda.cuMemcpyPeerAsync(dst, self.context.raw, src, there.raw, len as usize, stream.raw) };
+        let copied = unsafe { cuda.cuMemcpyPeerAsync(dst, self.context.raw, src, there.raw, len as usize, stream.raw) };
         self.context.check(copied)
     }
 }

@@ -137,8 +137,7 @@ impl VirtualMemory for CudaDevice {
         let granules = vec![false; (len / step) as usize];
         let backing = Mutex::new(Backing { granules, allowed: vec![self.context.device] });
         let range = Arc::new(Reservation { addr, len, backing });
-        let memory =
-            Memory { addr, host: 0, len, holder: Holder::Reserved, range: Some(Arc::clone(&range)), context };
+        let memory = Memory { addr, host: 0, len, holder: Holder::Reserved, range: Some(Arc::clone(&range)), context };
         let mem = Mem(self.machine.memory.insert(memory));
         let range = Range(self.machine.ranges.insert((range, mem)));
         Ok((range, Segment { mem, addr, len }))

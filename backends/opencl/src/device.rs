@@ -412,7 +412,10 @@ mod tests {
                 let mut count = 0;
                 for piece in pieces(offset, len) {
                     assert_eq!(piece.start, next);
-                    assert!(piece.len().is_power_of_two() && (offset + piece.start as u64).is_multiple_of(piece.len() as u64));
+                    assert!(
+                        piece.len().is_power_of_two()
+                            && (offset + piece.start as u64).is_multiple_of(piece.len() as u64)
+                    );
                     next = piece.end;
                     count += 1;
                 }

@@ -165,7 +165,12 @@ fn mask(frozen: Option<&Settings>, now: &Result<Settings, Absence>) -> Check {
 fn counts(platforms: &[PlatformReport]) -> Vec<Check> {
     let any = platforms.iter().any(|platform| platform.counted > 0);
     if platforms.is_empty() {
-        return vec![check(Layer::Probe, Verdict::Fail, "platforms", "the loader found none: its drivers did not load")];
+        return vec![check(
+            Layer::Probe,
+            Verdict::Fail,
+            "platforms",
+            "the loader found none: its drivers did not load",
+        )];
     }
     platforms
         .iter()

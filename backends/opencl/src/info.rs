@@ -15,7 +15,8 @@ pub(crate) struct Extensions(Vec<(String, Version)>);
 
 impl Extensions {
     pub(crate) fn of(id: DeviceId) -> Self {
-        let mut all: Vec<(String, Version)> = versioned(&id.bytes(sys::DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default());
+        let mut all: Vec<(String, Version)> =
+            versioned(&id.bytes(sys::DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default());
         for name in id.text(sys::DEVICE_EXTENSIONS).unwrap_or_default().split_whitespace() {
             if !all.iter().any(|(known, _)| known == name) {
                 all.push((name.to_owned(), (0, 0, 0)));
@@ -84,7 +85,8 @@ impl Facts {
         let extensions = Extensions::of(id);
         let find = |name: &CStr| -> *mut c_void { id.extension(name) };
         // SAFETY: C5: the platform's functions of the extensions that its device names.
-        let usm = unsafe { (extensions.has("cl_intel_unified_shared_memory")).then(|| Usm::load(&find).ok()).flatten() };
+        let usm =
+            unsafe { (extensions.has("cl_intel_unified_shared_memory")).then(|| Usm::load(&find).ok()).flatten() };
         let usm = usm.filter(|_| number(sys::DEVICE_DEVICE_MEM_CAPABILITIES_INTEL) & 1 != 0);
         // SAFETY: as above.
         let device_address = unsafe {

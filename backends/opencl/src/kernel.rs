@@ -36,13 +36,17 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    pub(crate) fn new(part: &Part, device: usize, object: KernelObject, program: Option<Program>) -> Result<Self, Fault> {
+    pub(crate) fn new(
+        part: &Part,
+        device: usize,
+        object: KernelObject,
+        program: Option<Program>,
+    ) -> Result<Self, Fault> {
         let (api, raw) = (part.api(), object.raw());
         let mut count = 0_u32;
         // SAFETY: C1, C2: the answer is one 32-bit number.
-        let status = unsafe {
-            (api.clGetKernelInfo)(raw, sys::KERNEL_NUM_ARGS, 4, (&raw mut count).cast(), ptr::null_mut())
-        };
+        let status =
+            unsafe { (api.clGetKernelInfo)(raw, sys::KERNEL_NUM_ARGS, 4, (&raw mut count).cast(), ptr::null_mut()) };
         check("clGetKernelInfo", status)?;
         let forms = (0..count).map(|at| form(part, raw, at)).collect();
         let max_threads = work_group_size(part, &object)?;
@@ -110,8 +114,7 @@ impl<'a> Arguments<'a> {
     pub(crate) fn value(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let at = self.at();
         // SAFETY: C1, C2; C3 by the kernel's lock.
-        let status =
-            unsafe { (self.part.api().clSetKernelArg)(self.kernel, at, bytes.len(), bytes.as_ptr().cast()) };
+        let status = unsafe { (self.part.api().clSetKernelArg)(self.kernel, at, bytes.len(), bytes.as_ptr().cast()) };
         self.checked("clSetKernelArg", at, status)
     }
 
@@ -145,8 +148,7 @@ impl<'a> Arguments<'a> {
                 let at = self.at();
                 let table = facts.device_address.as_ref().ok_or(Fault::unsupported("launch"))?;
                 // SAFETY: C1; C3 by the kernel's lock.
-                let status =
-                    unsafe { (table.clSetKernelArgDevicePointerEXT)(self.kernel, at, block.addr + offset) };
+                let status = unsafe { (table.clSetKernelArgDevicePointerEXT)(self.kernel, at, block.addr + offset) };
                 self.checked("clSetKernelArgDevicePointerEXT", at, status)
             }
             (Spot::Address(address), _) => self.address(address),
@@ -176,7 +178,8 @@ impl<'a> Arguments<'a> {
 pub(crate) fn enqueue(stream: &Stream, kernel: Raw, groups: [u32; 3], threads: [u32; 3]) -> Result<(), Fault> {
     let local = threads.map(|threads| threads as usize);
     let global = std::array::from_fn::<usize, 3, _>(|axis| groups[axis] as usize * local[axis]);
-    let dimensions = if groups[2] == 1 && threads[2] == 1 { if groups[1] == 1 && threads[1] == 1 { 1 } else { 2 } } else { 3 };
+    let dimensions =
+        if groups[2] == 1 && threads[2] == 1 { if groups[1] == 1 && threads[1] == 1 { 1 } else { 2 } } else { 3 };
     // SAFETY: C1, C2: three sizes each, of which the first `dimensions` are read. Arguments by H15.
     let status = unsafe {
         (stream.part.api().clEnqueueNDRangeKernel)(
@@ -278,7 +281,8 @@ impl OpenClDevice {
             let most = facts.max_threads_by_axis;
             return Err(invalid(format!("{:?} threads, at most {most:?} along x, y, z", launch.threads)));
         }
-        let global = launch.groups.iter().zip(launch.threads).map(|(&groups, threads)| u64::from(groups) * u64::from(threads));
+        let global =
+            launch.groups.iter().zip(launch.threads).map(|(&groups, threads)| u64::from(groups) * u64::from(threads));
         if global.into_iter().any(|global| usize::try_from(global).is_err()) {
             return Err(invalid(format!("{:?} groups of {:?} threads", launch.groups, launch.threads)));
         }

@@ -138,9 +138,7 @@ impl Block {
             (Addressing::Usm, Some(usm)) => {
                 let mut status = 0;
                 // SAFETY: C1, C2: no properties are given.
-                let at = unsafe {
-                    (usm.clHostMemAllocINTEL)(part.context.raw(), ptr::null(), padded, 0, &mut status)
-                };
+                let at = unsafe { (usm.clHostMemAllocINTEL)(part.context.raw(), ptr::null(), padded, 0, &mut status) };
                 Form::Usm(made("clHostMemAllocINTEL", at.cast(), status)?)
             }
             (Addressing::Svm, _) => Form::Svm(svm(part, padded, sys::MEM_SVM_FINE_GRAIN_BUFFER)?),

@@ -47,10 +47,7 @@ pub(crate) fn enable_peer(here: usize, there: usize) -> Result {
 /// Counts bytes of a card as taken.
 pub(crate) fn take(card: &Card, len: u64) -> Result {
     let fits = |used: u64| used.checked_add(len).filter(|&used| used <= card.memory);
-    card.used
-        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
-        .map(drop)
-        .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)
+    card.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).map(drop).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)
 }
 
 pub(crate) fn give(card: &Card, len: u64) {

@@ -42,13 +42,8 @@ struct Lists {
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
-static LISTS: Mutex<Lists> = Mutex::new(Lists {
-    ready: VecDeque::new(),
-    blocked: Vec::new(),
-    polled: Vec::new(),
-    pause: SHORTEST,
-    threads: 0,
-});
+static LISTS: Mutex<Lists> =
+    Mutex::new(Lists { ready: VecDeque::new(), blocked: Vec::new(), polled: Vec::new(), pause: SHORTEST, threads: 0 });
 static WORK: Condvar = Condvar::new();
 
 /// Host threads that wait for something to end.
