@@ -5,8 +5,8 @@ use crate::output::{Class, Failure, Output};
 use anyaccel::Kind;
 use anyaccel_cts::fork::child_main;
 use anyaccel_cts::{
-    CaseReport, Entry, NotCaptured, Options, Planned, Report, Source, Subject, Tally, Verdict, list, not_captured, plan,
-    run as run_suite, subjects,
+    CaseReport, Entry, NotCaptured, Options, Planned, Report, Source, Subject, Tally, Verdict, list, not_captured,
+    plan, run as run_suite, subjects,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long)]
     fail_fast: bool,
 
-    /// Show which cases prove what, or with LIBRARY which apply, and run nothing
+    /// List promises and cases; with LIBRARY, its cases
     #[arg(long, conflicts_with_all = ["backend", "require", "seed", "timeout", "fail_fast", "verbose"])]
     list: bool,
 
