@@ -6,11 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod findings;
+mod findings_json;
+mod findings_oom;
 mod history;
 mod intern;
 mod model;
 mod read;
 pub mod replay;
+mod state;
+pub mod tune;
+pub mod words;
 
 pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
@@ -19,3 +25,4 @@ pub use model::{
     Snapshot, Stage, Trace,
 };
 pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
+pub use state::{Gap, LiveBlock, Span, State};
