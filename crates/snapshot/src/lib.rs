@@ -17,6 +17,7 @@ pub mod replay;
 mod state;
 pub mod tune;
 pub mod words;
+mod write;
 
 pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
@@ -26,3 +27,4 @@ pub use model::{
 };
 pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
 pub use state::{Gap, LiveBlock, Span, State};
+pub use write::{WriteError, write};

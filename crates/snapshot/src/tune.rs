@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use anyaccel_engine::alloc::Settings;
 
 use crate::history::History;
-use crate::replay::{Addresses, Conf, Outcome, replay, replay_while};
+use crate::replay::{Conf, Outcome, replay, replay_while};
 
 /// One setting and what it came to, on all devices together.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub fn candidates(most: usize) -> Vec<String> {
     out.extend([64, 32].iter().map(|mib| format!("large_segment_size_mb:{mib},roundup_power2_divisions:8")));
     out.extend([64, 128].iter().map(|mib| format!("max_split_size_mb:{mib},max_non_split_rounding_mb:64")));
     out.extend([128, 256, 512].iter().map(|mib| format!("large_segment_size_mb:64,max_split_size_mb:{mib}")));
-    out.extend([768, 2048].iter().map(|mib| format!("max_split_size_mb:{mib}")));
+    out.extend([768, 2048, 640, 1536].iter().map(|mib| format!("max_split_size_mb:{mib}")));
     for mib in [192, 384, 1024, 48] {
         out.push(format!("max_split_size_mb:{mib},roundup_power2_divisions:8"));
         out.push(format!("max_split_size_mb:{mib},{}", gc("0.8")));
@@ -129,13 +129,13 @@ fn order(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
 }
 
 fn run(histories: &[History], settings: &Settings, total: u64, go_on: &AtomicBool) -> Option<Vec<Outcome>> {
-    let conf = Conf { settings: settings.clone(), total, addresses: Addresses::Rise };
+    let conf = Conf::new(settings.clone(), total);
     let one = |history| replay_while(history, &conf, &mut |_| go_on.load(Ordering::Relaxed));
     histories.iter().map(one).collect()
 }
 
 fn fits(histories: &[History], settings: &Settings, total: u64) -> bool {
-    let conf = Conf { settings: settings.clone(), total, addresses: Addresses::Rise };
+    let conf = Conf::new(settings.clone(), total);
     histories.iter().all(|history| replay(history, &conf).exhausted.is_none())
 }
 

@@ -1,6 +1,9 @@
 //! Sizes and stacks as text.
 
-use crate::{Snapshot, StackId};
+use crate::{FrameId, Snapshot, StackId};
+
+/// Frames of the program's own that name a stack: who asked, and who called that.
+const CALLERS: usize = 3;
 
 /// Bytes in a binary unit, two digits after the point: `348.25 MiB`.
 pub fn bytes(bytes: u64) -> String {
@@ -22,7 +25,7 @@ fn is_inner(file: &str) -> bool {
     file.is_empty() || file == "??" || ["/torch/", "\\torch\\", "torch/"].iter().any(|part| file.contains(part))
 }
 
-/// A stack in one line: the innermost frame that is the program's own, else the innermost frame.
+/// A stack in one line: the innermost frames that are the program's own, else the innermost frame.
 pub fn stack_line(snapshot: &Snapshot, stack: StackId) -> String {
     if stack == StackId::ABSENT {
         return "an unrecorded stack".into();
@@ -31,11 +34,13 @@ pub fn stack_line(snapshot: &Snapshot, stack: StackId) -> String {
     let Some(&first) = frames.first() else {
         return "a thread without a Python stack (backward, most often)".into();
     };
-    let own = frames.iter().copied().find(|frame| {
+    let is_own = |frame: &FrameId| {
         let file = snapshot.frames.get(frame.0 as usize).map_or("", |frame| snapshot.names.get(frame.file));
         !is_inner(file)
-    });
-    snapshot.frame_text(own.unwrap_or(first))
+    };
+    let own: Vec<String> =
+        frames.iter().filter(|frame| is_own(frame)).take(CALLERS).map(|&frame| snapshot.frame_text(frame)).collect();
+    if own.is_empty() { snapshot.frame_text(first) } else { own.join(" < ") }
 }
 
 /// A stack as lines, innermost first, `most` of them.

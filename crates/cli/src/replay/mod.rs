@@ -85,10 +85,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::memory)]
     memory: Option<u64>,
 
-    /// Put segments where addresses are free again, not above all earlier ones
-    #[arg(long)]
-    reuse_addresses: bool,
-
     /// Print a line of JSON for each setting, or operation
     #[arg(long)]
     pub(crate) json: bool,
@@ -122,9 +118,8 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     if packed {
         return snapshot::run(args, &conf, input, output);
     }
-    if args.conf.len() > 1 || args.reuse_addresses {
-        let option = if args.reuse_addresses { "--reuse-addresses" } else { "several --conf" };
-        return Err(Failure::new(Class::Usage, format!("{option} are for snapshots; {} is a trace", input.name)));
+    if args.conf.len() > 1 {
+        return Err(Failure::new(Class::Usage, format!("several --conf are for snapshots; {} is a trace", input.name)));
     }
     trace::run(input, &args.circumstances(conf)?, output)
 }

@@ -6,7 +6,7 @@ use crate::output::{Failure, Output, one_line};
 use crate::snapshot_file;
 use anyaccel_engine::alloc::Settings;
 use anyaccel_engine::alloc::replay::Conf as Circumstances;
-use anyaccel_snapshot::replay::{Addresses, Conf, DEFAULT_MEMORY, Outcome, replay, row};
+use anyaccel_snapshot::replay::{Conf, DEFAULT_MEMORY, Outcome, replay, row};
 use anyaccel_snapshot::words::stack_line;
 use anyaccel_snapshot::{History, Snapshot};
 use serde_json::{Value, json};
@@ -26,14 +26,10 @@ pub(super) fn run(args: &Args, given: &Given, input: Input, output: &mut Output)
     let histories = snapshot_file::histories(&snapshot, &input.name)?;
     let (settings, total) = settings(given, &snapshot)?;
     let told = args.memory.or(total);
-    let addresses = if args.reuse_addresses { Addresses::Reuse } else { Addresses::Rise };
     let memory = |history: &History| told.or(history.total_memory()).unwrap_or(DEFAULT_MEMORY);
     let mut all = Vec::new();
     for settings in settings {
-        let one = |history: &History| {
-            let conf = Conf { settings: settings.clone(), total: memory(history), addresses };
-            replay(history, &conf)
-        };
+        let one = |history: &History| replay(history, &Conf::new(settings.clone(), memory(history)));
         let outcomes: Vec<Outcome> = histories.iter().map(one).collect();
         if output.is_json() {
             output.part(&format!("{}\n", line(&histories, &settings, &outcomes, &memory)))?;
@@ -60,7 +56,7 @@ pub(super) fn run(args: &Args, given: &Given, input: Input, output: &mut Output)
         text.push('\n');
         text.push_str(&compared(&all, at, size));
         text.push_str(&failures(&all, at, &snapshot, history));
-        text.push_str(&doubts(&all, at, history, addresses, size));
+        text.push_str(&doubts(&all, at, history));
     }
     for note in &snapshot.notes {
         text.push_str(&item(0, "note", 4, &one_line(note)));
@@ -144,10 +140,10 @@ fn compared(all: &[Setting], at: usize, memory: u64) -> String {
             end,
         ]);
     }
-    let header = ["setting", "in use", "reserved", "unused", "calls", "retries", "spare"];
-    let head = "Peaks in use and reserved; the share of the latter that nobody used; calls to the\n\
-        device; requests that had to free unused memory first; memory to spare at the\n\
-        peak, NO where it ran out (peaks until then):\n\n";
+    let header = ["setting", "in use", "reserved", "waste", "calls", "retries", "spare"];
+    let head = "Peaks in use and reserved; by how much the latter is larger; calls to the device;\n\
+        requests that had to free unused memory first; memory to spare at the peak, NO\n\
+        where it ran out (peaks until then):\n\n";
     format!("{head}{}{}{legend}", table(header, &rows), if legend.is_empty() { "" } else { "\n" })
 }
 
@@ -171,13 +167,14 @@ fn failures(all: &[Setting], at: usize, snapshot: &Snapshot, history: &History) 
         };
         let said = format!("runs out at event {}{also}{asked}: {why}", exhausted.event);
         text.push('\n');
-        text.push_str(&item(0, &named(settings), 0, &one_line(&said)));
+        text.push_str(&item(0, "", 0, &named(settings).replace(',', ", ")));
+        text.push_str(&item(2, "", 0, &one_line(&said)));
     }
     text
 }
 
 /// What the numbers can't be trusted for.
-fn doubts(all: &[Setting], at: usize, history: &History, addresses: Addresses, memory: u64) -> String {
+fn doubts(all: &[Setting], at: usize, history: &History) -> String {
     let mut doubts = snapshot_file::caveats(history.caveats());
     let caveats = history.caveats();
     let pressed = all.iter().any(|setting| setting.outcomes[at].stats.num_alloc_retries > 0);
@@ -199,20 +196,6 @@ fn doubts(all: &[Setting], at: usize, history: &History, addresses: Addresses, m
                 outcome.survived.len(),
                 outcome.survived[0]
             ));
-        }
-        // Where segments were given back, the place of the next ones decides which of equal blocks is taken.
-        if outcome.stats.num_device_free > 0 && addresses == Addresses::Rise {
-            let conf = Conf { settings: setting.settings.clone(), total: memory, addresses: Addresses::Reuse };
-            let other = replay(history, &conf);
-            if other.exhausted.is_some() != outcome.exhausted.is_some()
-                || other.peak_reserved() != outcome.peak_reserved()
-            {
-                let ends = if other.exhausted.is_some() { "it runs out" } else { "it does not run out" };
-                doubts.push(format!(
-                    "{name}: if the driver uses addresses again, reserved peaks at {} and {ends} (--reuse-addresses)",
-                    bytes(other.peak_reserved())
-                ));
-            }
         }
     }
     let mut text = String::new();
