@@ -55,6 +55,7 @@ pub(super) fn run<R: Read>(source: Source<R>, limits: Limits) -> Result<Snapshot
     let empty = objects.texts.intern("").0;
     let mut machine = Machine { source, objects, stack: Vec::new(), marks: Vec::new(), limits, offset: 0, empty };
     let top = machine.run()?;
+    machine.source.finish()?;
     let offset = machine.offset;
     machine.objects.seal(offset, top);
     assemble::snapshot(machine.objects, top, offset)

@@ -48,13 +48,7 @@ impl<R: Read> Source<R> {
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if self.packed => {
-                    let offset = self.base + self.end as u64;
-                    if error.kind() == ErrorKind::UnexpectedEof {
-                        return Err(ReadError::Truncated { offset, packed: true });
-                    }
-                    return Err(ReadError::Gzip { offset, reason: error.to_string() });
-                }
+                Err(error) if self.packed => return Err(self.packed_error(&error)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -122,6 +116,31 @@ impl<R: Read> Source<R> {
             len -= n;
         }
         Ok(())
+    }
+
+    /// Reads the end of a gzip file, so that its checksum is looked at. What follows a plain pickle is left alone.
+    pub(super) fn finish(&mut self) -> Result<(), ReadError> {
+        const MOST: u64 = 16 << 20;
+        let end = self.offset() + MOST;
+        while self.packed && self.offset() < end {
+            self.at = self.end;
+            let before = self.offset();
+            match self.input.read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(n) => (self.base, self.at, self.end) = (before, 0, n),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.packed_error(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn packed_error(&self, error: &std::io::Error) -> ReadError {
+        let offset = self.base + self.end as u64;
+        if error.kind() == ErrorKind::UnexpectedEof {
+            return ReadError::Truncated { offset, packed: true };
+        }
+        ReadError::Gzip { offset, reason: error.to_string() }
     }
 
     /// The rest of a line, without its end.
