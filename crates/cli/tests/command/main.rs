@@ -9,6 +9,7 @@ mod output;
 mod process;
 mod random;
 mod replay;
+mod snapshots;
 #[cfg(unix)]
 mod terminal;
 mod usage;
