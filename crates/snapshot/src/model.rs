@@ -1,4 +1,4 @@
-//! A memory history as plain data. See the file layout in `docs/snapshot-format.md`.
+//! A memory history as plain data. `docs/memory-history.md` has the layout of the file.
 
 use std::collections::HashMap;
 
