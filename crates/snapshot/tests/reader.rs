@@ -110,7 +110,7 @@ fn gzip_of_several_members_is_one_file() {
 fn a_file_that_is_cut_off_says_where() {
     for name in ["second_snapshot", "second_snapshot.protocol0", "unicode_names", "mempool"] {
         let whole = std::fs::read(data().join(format!("edge/edge_{name}.pickle"))).unwrap();
-        for len in 1..whole.len() {
+        for len in (1..whole.len()).step_by(11) {
             match read_bytes(&whole[..len]) {
                 Err(ReadError::Truncated { offset, packed: false }) => assert_eq!(offset, len as u64, "{name}"),
                 other => panic!("{name}, {len}: {:?}", other.map(|snapshot| snapshot.events())),
