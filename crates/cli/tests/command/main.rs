@@ -10,6 +10,7 @@ mod plugins;
 mod process;
 mod random;
 mod replay;
+mod snapshots;
 #[cfg(unix)]
 mod terminal;
 mod usage;

@@ -8,49 +8,70 @@ use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, Ports, RawSegment, 
 
 const ALIGN: u64 = 2 << 20;
 const BASE: u64 = 1 << 45;
-/// Above it nothing is put while there are gaps: a device has less than 2^60 bytes.
-const LAST: u64 = 1 << 62;
 
-/// Where a device puts a segment. It decides which of several equal free blocks the allocator takes, since that is the one
-/// at the lowest address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Addresses {
-    /// Above all earlier ones. This is what the peaks measured with PyTorch agree with, all of them
-    /// (`docs/snapshots.md`), so it is the default.
-    #[default]
-    Rise,
-    /// In the lowest gap that fits, a multiple of 2 MiB. So PyTorch's traces have it where the driver uses addresses again.
-    Reuse,
+/// Address space, in steps of 2 MiB: what is free below the top, by address.
+#[derive(Debug)]
+struct Room {
+    gaps: BTreeMap<u64, u64>,
+    top: u64,
 }
 
-/// Memory and address space of a device.
+impl Room {
+    fn take(&mut self, len: u64) -> u64 {
+        let len = len.next_multiple_of(ALIGN);
+        match self.gaps.iter().find(|&(_, &gap)| gap >= len) {
+            Some((&addr, &gap)) => {
+                self.gaps.remove(&addr);
+                if gap > len {
+                    self.gaps.insert(addr + len, gap - len);
+                }
+                addr
+            }
+            None => {
+                self.top += len;
+                self.top - len
+            }
+        }
+    }
+
+    fn give(&mut self, addr: u64, len: u64) {
+        let (mut from, mut to) = (addr, addr + len.next_multiple_of(ALIGN));
+        if let Some((&below, &gap)) = self.gaps.range(..from).next_back()
+            && below + gap == from
+        {
+            self.gaps.remove(&below);
+            from = below;
+        }
+        if let Some(gap) = self.gaps.remove(&to) {
+            to += gap;
+        }
+        if to == self.top {
+            self.top = from;
+        } else {
+            self.gaps.insert(from, to - from);
+        }
+    }
+}
+
+/// Memory and address space of a device. Addresses given back are used again, the lowest gap that fits first.
 #[derive(Debug)]
 pub(super) struct Space {
     total: u64,
-    addresses: Addresses,
     used: AtomicU64,
-    /// Calls that changed `used`.
-    changes: AtomicU64,
     refused: AtomicU64,
-    /// Live ranges: address and length.
-    ranges: Mutex<BTreeMap<u64, u64>>,
-    /// No range has ended above it.
-    top: AtomicU64,
+    room: Mutex<Room>,
     /// Blocks that streams used: how many have come free, and the place of the next one given back.
     completed: AtomicU64,
     next_mark: AtomicU64,
 }
 
 impl Space {
-    pub(super) fn new(total: u64, addresses: Addresses) -> Self {
+    pub(super) fn new(total: u64) -> Self {
         Space {
             total,
-            addresses,
             used: AtomicU64::new(0),
-            changes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            ranges: Mutex::default(),
-            top: AtomicU64::new(BASE),
+            room: Mutex::new(Room { gaps: BTreeMap::new(), top: BASE }),
             completed: AtomicU64::new(0),
             next_mark: AtomicU64::new(0),
         }
@@ -60,12 +81,8 @@ impl Space {
         Ports { segments: self.clone(), growable: Some(self.clone()), marks: self.clone() }
     }
 
-    pub(super) fn used(&self) -> u64 {
+    fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Relaxed)
     }
 
     pub(super) fn refused(&self) -> u64 {
@@ -81,8 +98,8 @@ impl Space {
         self.next_mark.store(place, Ordering::Relaxed);
     }
 
-    fn ranges(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, len: u64) -> Result<(), PortError> {
@@ -91,31 +108,15 @@ impl Space {
             return Err(PortError::OutOfMemory);
         }
         self.used.fetch_add(len, Ordering::Relaxed);
-        self.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn give(&self, len: u64) {
         self.used.fetch_sub(len, Ordering::Relaxed);
-        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     fn place(&self, len: u64) -> RawSegment {
-        let mut ranges = self.ranges();
-        let top = self.top.load(Ordering::Relaxed);
-        let mut addr = top;
-        // Once the addresses are used up, they are used again.
-        if self.addresses == Addresses::Reuse || top > LAST {
-            addr = BASE;
-            for (&start, &taken) in ranges.iter() {
-                if start - addr >= len {
-                    break;
-                }
-                addr = (start + taken).next_multiple_of(ALIGN);
-            }
-        }
-        ranges.insert(addr, len);
-        self.top.store(top.max((addr + len).next_multiple_of(ALIGN)), Ordering::Relaxed);
+        let addr = self.room().take(len);
         RawSegment { token: addr, addr, len }
     }
 }
@@ -127,7 +128,7 @@ impl Segments for Space {
     }
 
     fn free(&self, segment: RawSegment) -> Result<(), PortError> {
-        self.ranges().remove(&segment.addr);
+        self.room().give(segment.addr, segment.len);
         self.give(segment.len);
         Ok(())
     }
@@ -143,7 +144,7 @@ impl Virtual for Space {
     }
 
     fn release(&self, range: RawSegment) -> Result<(), PortError> {
-        self.ranges().remove(&range.addr);
+        self.room().give(range.addr, range.len);
         Ok(())
     }
 
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_lowest_gap_that_fits_comes_first() {
-        let space = Space::new(100 * MIB, Addresses::Reuse);
+        let space = Space::new(100 * MIB);
         let at = |len: u64| space.alloc(len, 0).unwrap();
         let (a, b, c) = (at(4 * MIB), at(20 * MIB), at(2 * MIB));
         assert_eq!((a.addr, b.addr, c.addr), (BASE, BASE + 4 * MIB, BASE + 24 * MIB));
@@ -191,13 +192,5 @@ mod tests {
         assert_eq!(at(2 * MIB).addr, BASE + 30 * MIB);
         assert_eq!(space.alloc(100 * MIB, 0), Err(PortError::OutOfMemory));
         assert_eq!((space.refused(), space.memory().free), (1, Some(70 * MIB - 512)));
-    }
-
-    #[test]
-    fn addresses_rise() {
-        let space = Space::new(100 * MIB, Addresses::Rise);
-        let a = space.alloc(3 * MIB, 0).unwrap();
-        space.free(a).unwrap();
-        assert_eq!(space.alloc(MIB, 0).unwrap().addr, BASE + 4 * MIB);
     }
 }
