@@ -65,7 +65,7 @@ from ._anyaccel import (
     zeros,
     zeros_like,
 )
-from . import accelerator, random
+from . import accelerator, memory, random
 from .accelerator._utils import get_device_module
 from .random import initial_seed, manual_seed
 
@@ -118,6 +118,7 @@ __all__ = [
     "int64",
     "long",
     "manual_seed",
+    "memory",
     "ones",
     "random",
     "short",

@@ -12,6 +12,8 @@ mod event;
 mod functions;
 mod gate;
 mod graph;
+mod history;
+mod history_stacks;
 mod memory;
 mod random;
 mod scope;
@@ -64,6 +66,11 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
             seed_all, set_rng_state, set_rng_state_all, set_rng_state_offset, _lazy_call, _host_generator, _checked_seed,
         };
         tensor::{_rebuild_tensor};
+    }
+    add! {
+        history::{
+            _record_memory_history, _memory_snapshot, _dump_snapshot, _history_status, _enter_annotation, _leave_annotation,
+        };
     }
     use tensor::factory;
     add! {

@@ -1,0 +1,90 @@
+"""Memory history: who took device and pinned memory, when and where, as PyTorch's memory viewer shows it.
+
+>>> import anyaccel
+>>> anyaccel.memory.record_memory_history(max_entries=100_000)
+>>> with anyaccel.memory.memory_annotation("warm-up"):
+...     x = anyaccel.empty(1 << 20, device=anyaccel.accelerator.current_accelerator())
+>>> events = anyaccel.memory.snapshot()["device_traces"][0]
+>>> [event["action"] for event in events][-1], events[-1]["user_metadata"]
+('alloc', 'warm-up')
+>>> anyaccel.memory.record_memory_history(None)
+"""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+
+from . import _anyaccel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = [
+    "dump_snapshot",
+    "history_status",
+    "memory_annotation",
+    "record_memory_history",
+    "snapshot",
+]
+
+
+def record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str | None = "all",
+    max_entries: int = 1 << 20,
+    clear_history: bool = False,
+    skip_actions: Iterable[str] | None = None,
+    record_pinned_host_memory: bool = True,
+) -> None:
+    """Records what the allocators of all devices do from now on, as ``torch.cuda.memory._record_memory_history``.
+
+    ``enabled``: ``"all"`` every event; ``"state"`` only who holds each block; ``None`` nothing: what was recorded is
+    forgotten. ``context``: for which calls the caller's stack is taken: ``"all"``; ``"alloc"``, those that take memory;
+    ``"state"``, the same, shown by blocks only; ``None``. ``stacks``: ``"python"`` or ``"all"``, Python's; ``None``, empty
+    ones, which is cheapest. Of more than ``max_entries`` events a device the oldest go, and :func:`history_status` counts
+    them. ``skip_actions``: names of events that are not kept. Starts nothing.
+    """
+    _anyaccel._record_memory_history(
+        enabled, context, stacks, max_entries, clear_history, skip_actions, record_pinned_host_memory
+    )
+
+
+def history_status() -> dict[str, Any]:
+    """Whether events are ``recording``, how many ``entries`` are kept, and how many older ones were ``dropped``."""
+    return _anyaccel._history_status()
+
+
+def snapshot() -> dict[str, Any]:
+    """What the allocators hold and what was recorded, as ``torch.cuda.memory._snapshot``: plain dictionaries and lists.
+
+    Each device is as it was at one moment. The key ``anyaccel`` has what PyTorch's format has no place for: the memory of
+    each device, and how many events its ring had no room for. Starts nothing.
+    """
+    return _anyaccel._memory_snapshot()
+
+
+def dump_snapshot(path: str | os.PathLike[str]) -> None:
+    """Writes :func:`snapshot` to a file for PyTorch's viewer, all of it or nothing; an ``OSError`` names the path."""
+    _anyaccel._dump_snapshot(path)
+
+
+class memory_annotation(ContextDecorator):
+    """Names what this thread does: events bear the name, behind those of the ranges around it, and the history has
+    the range. A context manager and a decorator."""
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name must be a str, not {type(name).__name__}")
+        self.name = name
+        self._entered: list[int] = []
+
+    def __enter__(self) -> memory_annotation:
+        self._entered.append(_anyaccel._enter_annotation(self.name))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _anyaccel._leave_annotation(self._entered.pop())
