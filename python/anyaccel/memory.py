@@ -12,15 +12,16 @@
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
-
 from . import _anyaccel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Callable, Iterable
+    from typing import Any, ParamSpec, TypeVar
+
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R")
 
 __all__ = [
     "dump_snapshot",
@@ -72,7 +73,7 @@ def dump_snapshot(path: str | os.PathLike[str]) -> None:
     _anyaccel._dump_snapshot(path)
 
 
-class memory_annotation(ContextDecorator):
+class memory_annotation:
     """Names what this thread does: events bear the name, behind those of the ranges around it, and the history has
     the range. A context manager and a decorator."""
 
@@ -88,3 +89,13 @@ class memory_annotation(ContextDecorator):
 
     def __exit__(self, *exception: object) -> None:
         _anyaccel._leave_annotation(self._entered.pop())
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        from functools import wraps
+
+        @wraps(function)
+        def named(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+            with memory_annotation(self.name):
+                return function(*args, **kwargs)
+
+        return named
