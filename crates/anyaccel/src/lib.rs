@@ -7,7 +7,8 @@
 //! # Which backend
 //!
 //! `ANYACCEL_BACKEND=name`, or the builder; else the first kind with a device of `cuda`, `hip`, `xpu`, `mps`, `mtia`,
-//! registered private kinds, `opencl`, as far as they are built in. The built-in `host` device and the simulated one are
+//! registered private kinds, `opencl`, as far as they are built in. Vendors' plugins join them: `ANYACCEL_PLUGINS=/abs/a.so:/abs/b.so`
+//! or [`load_plugin`]. The built-in `host` device and the simulated one are
 //! never chosen silently: name them.
 //!
 //! # Starting
@@ -45,12 +46,14 @@ mod functions;
 mod graph;
 mod guard;
 mod history;
+mod interrupt;
 mod kernel;
 mod lane;
 mod lifecycle;
 mod linked;
 mod local;
 mod memory;
+mod plugins;
 mod port;
 mod properties;
 pub mod random;
@@ -67,6 +70,7 @@ pub mod allocator {
     pub use anyaccel_engine::pinned::{HostStats, TimeStat};
 }
 
+pub use anyaccel_abi::{LoadError, Refusal};
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
 pub use anyaccel_engine::history::{Action as HistoryAction, ContextLevel, StackFrame, StackId, StackSource};
 pub use anyaccel_hal::{
@@ -83,9 +87,11 @@ pub use functions::*;
 pub use graph::{Capture, CaptureErrorMode, Graph, GraphError, GraphNode, GraphOptions, GraphUpdate};
 pub use guard::{DeviceIndexGuard, StreamGuard};
 pub use history::{HistoryOptions, HistoryStacks, HistoryStatus, MemoryAnnotation, Recorded};
+pub use interrupt::interruptible;
 pub use kernel::{Kernel, LaunchArg};
 pub use linked::{Constructor, register_backend};
 pub use memory::{HostMemoryStats, MemPool, MemPoolGuard, MemoryStats};
+pub use plugins::{PluginReport, load_plugin, plugins};
 pub use properties::DeviceCapability;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stream::{Stream, StreamOptions};

@@ -225,11 +225,12 @@ impl DeviceCache {
             return self.give_recorded(self.on_behalf(heap), handle, uses);
         }
         let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
-        let uses = heap.give_back(id, uses);
-        if uses == 0 {
+        let pending = heap.give_back(id, uses);
+        if pending == 0 {
             heap.end(id);
         } else {
-            self.defer(heap, id, uses);
+            heap.outlasts_capture(id, uses);
+            self.defer(heap, id, pending);
         }
         Ok(())
     }

@@ -43,6 +43,14 @@ impl Heap {
         }
     }
 
+    /// Uses that are told only when a block is given back may be older than the capture that recorded the same streams:
+    /// the end of that capture does not end them.
+    pub(super) fn outlasts_capture(&mut self, id: u32, uses: u64) {
+        if let Some(captured) = self.capture_uses.get_mut(&id) {
+            *captured &= !uses;
+        }
+    }
+
     /// The streams of a set of uses, by id: (stream, slot).
     pub(super) fn users(&self, uses: u64) -> Vec<(u64, u32)> {
         let slots = (0..self.streams.len()).filter(|&slot| uses & bit(slot) != 0);
