@@ -5,8 +5,8 @@ use crate::output::{Class, Failure, Output};
 use anyaccel::Kind;
 use anyaccel_cts::fork::child_main;
 use anyaccel_cts::{
-    CaseReport, Entry, NotCaptured, Options, Planned, Report, Source, Subject, Tally, Verdict, list, not_captured, plan,
-    run as run_suite, subjects,
+    CaseReport, Entry, NotCaptured, Options, Planned, Report, Source, Subject, Tally, Verdict, list, not_captured,
+    plan, run as run_suite, subjects,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -6,11 +6,17 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod findings;
+mod findings_json;
+mod findings_oom;
 mod history;
 mod intern;
 mod model;
 mod read;
 pub mod replay;
+mod state;
+pub mod tune;
+pub mod words;
 mod write;
 
 pub use history::{Caveats, History, HistoryError};
@@ -20,4 +26,5 @@ pub use model::{
     Snapshot, Stage, Trace,
 };
 pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
+pub use state::{Gap, LiveBlock, Span, State};
 pub use write::{WriteError, write};

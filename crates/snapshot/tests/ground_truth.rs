@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyaccel_engine::alloc::Settings;
-use anyaccel_snapshot::replay::{Addresses, Conf, Outcome, replay};
+use anyaccel_snapshot::replay::{Conf, Outcome, replay};
 use anyaccel_snapshot::{History, Snapshot, read_file};
 use serde_json::Value;
 
@@ -105,11 +105,8 @@ fn a_replay_under_the_recorded_setting_counts_what_was_counted() {
         let snapshot = snapshot(&format!("{file}.{packed}"));
         for (device, want) in row["devices"].as_array().unwrap().iter().enumerate() {
             let history = History::of(&snapshot, device).unwrap();
-            let mut conf =
+            let conf =
                 Conf::new(Settings::parse(row["config"].as_str().unwrap()).unwrap(), row["total"].as_u64().unwrap());
-            if row["addresses"] == "firstfit" {
-                conf.addresses = Addresses::Reuse;
-            }
             let got = counted(&replay(&history, &conf));
             proven += 1;
             if got != expected(want) {

@@ -9,7 +9,6 @@ use anyaccel_engine::alloc::{
 };
 
 use crate::history::{History, Op, What};
-pub use device::Addresses;
 use device::Space;
 
 /// Under which circumstances to replay.
@@ -19,14 +18,12 @@ pub struct Conf {
     pub settings: Settings,
     /// Memory of the device in bytes.
     pub total: u64,
-    /// Where the device puts segments.
-    pub addresses: Addresses,
 }
 
 impl Conf {
     /// These settings on a device of `total` bytes.
     pub fn new(settings: Settings, total: u64) -> Self {
-        Conf { settings, total, addresses: Addresses::default() }
+        Conf { settings, total }
     }
 }
 
@@ -55,8 +52,6 @@ pub struct Outcome {
     pub exhausted: Option<Exhausted>,
     /// Requests that failed in the recording and would not have, as events.
     pub survived: Vec<usize>,
-    /// Bytes in the hands of users when reserved memory was at its peak.
-    pub allocated_at_peak: u64,
     /// Requests that the device refused.
     pub refused: u64,
     /// Operations done.
@@ -74,10 +69,10 @@ impl Outcome {
         self.stats.reserved_bytes.all.peak
     }
 
-    /// Which share of reserved memory nobody used when it was at its peak.
+    /// Which share of the peak of reserved memory lies above the peak of what was in use: what pieces and caching cost.
     pub fn fragmentation(&self) -> f64 {
         let peak = self.peak_reserved();
-        if peak == 0 { 0.0 } else { 1.0 - self.allocated_at_peak.min(peak) as f64 / peak as f64 }
+        if peak == 0 { 0.0 } else { 1.0 - self.peak_allocated().min(peak) as f64 / peak as f64 }
     }
 }
 
@@ -94,7 +89,6 @@ struct Run<'h> {
     users: Vec<u32>,
     others: Uses,
     outcome: Outcome,
-    changes: u64,
 }
 
 /// Replays one device's history. `None` if `go_on` says so, which is asked every few thousand operations.
@@ -124,7 +118,7 @@ pub fn replay(history: &History, conf: &Conf) -> Outcome {
 
 impl<'h> Run<'h> {
     fn new(history: &'h History, conf: &Conf) -> Self {
-        let space = Arc::new(Space::new(conf.total, conf.addresses));
+        let space = Arc::new(Space::new(conf.total));
         // What PyTorch recorded is replayed as PyTorch would do it, to the byte.
         let departures = if history.ours { Departures::ALL } else { Departures::NONE };
         let cache = DeviceCache::new(history.device as u32, space.ports(), conf.settings.clone(), departures);
@@ -137,15 +131,7 @@ impl<'h> Run<'h> {
             pool: 0,
             users: vec![0; history.pools.len()],
             others,
-            outcome: Outcome {
-                stats: Stats::default(),
-                exhausted: None,
-                survived: Vec::new(),
-                allocated_at_peak: 0,
-                refused: 0,
-                done: 0,
-            },
-            changes: 0,
+            outcome: Outcome { stats: Stats::default(), exhausted: None, survived: Vec::new(), refused: 0, done: 0 },
         }
     }
 
@@ -163,7 +149,6 @@ impl<'h> Run<'h> {
                     Ok(None) => self.handles[op.slot as usize] = 0,
                     Err(error) => return self.failed(op, error, false),
                 }
-                self.watch();
             }
             What::Free => {
                 let _stale_only_for_no_bytes = self.cache.free(Handle::from_bits(self.handles[op.slot as usize]));
@@ -176,24 +161,11 @@ impl<'h> Run<'h> {
             What::Completed => self.space.complete(op.size),
             What::EmptyCache => {
                 let _never_refused = self.cache.empty_cache();
-                self.watch();
             }
             What::ReleasePool => self.release(op.pool),
             What::Failed => return self.failed_then(op),
         }
         true
-    }
-
-    /// Notes what was in use when reserved memory was at its peak.
-    #[inline]
-    fn watch(&mut self) {
-        let changes = self.space.changes();
-        if changes != self.changes {
-            self.changes = changes;
-            if self.space.used() >= self.cache.stats().reserved_bytes.all.peak {
-                self.outcome.allocated_at_peak = self.cache.allocated();
-            }
-        }
     }
 
     #[cold]
@@ -237,7 +209,6 @@ impl<'h> Run<'h> {
         self.switch(op.pool);
         match self.cache.alloc(op.size, op.stream) {
             Ok(block) => {
-                self.watch();
                 self.outcome.survived.push(op.event as usize);
                 // What the program would have done with it is unknown; what it did without is what comes next.
                 if let Some(block) = block {
@@ -254,4 +225,23 @@ impl<'h> Run<'h> {
         self.outcome.refused = self.space.refused();
         self.outcome
     }
+}
+
+/// An outcome as JSON: the keys of PyTorch's counters, with the setting, the device's memory and the event whose request
+/// failed.
+pub fn row(outcome: &Outcome, settings: &str, total: u64) -> serde_json::Value {
+    let stats = &outcome.stats;
+    serde_json::json!({
+        "total_mb": total >> 20,
+        "config": settings,
+        "peak_allocated": outcome.peak_allocated(),
+        "peak_reserved": outcome.peak_reserved(),
+        "peak_requested": stats.requested_bytes.all.peak,
+        "peak_active": stats.active_bytes.all.peak,
+        "num_alloc_retries": stats.num_alloc_retries,
+        "num_ooms": stats.num_ooms,
+        "oom_event": outcome.exhausted.as_ref().map(|exhausted| exhausted.event),
+        "num_device_alloc": stats.num_device_alloc,
+        "num_device_free": stats.num_device_free,
+    })
 }
