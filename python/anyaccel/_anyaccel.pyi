@@ -15,6 +15,7 @@ _Device: TypeAlias = device | str | SupportsIndex | None
 _State: TypeAlias = Tensor | Buffer | Any
 _Size: TypeAlias = SupportsIndex | list[_int] | tuple[_int, ...]
 _Number: TypeAlias = _bool | _int | _float | complex
+_Source: TypeAlias = dict[str, Any] | str | PathLike[str]
 
 __all__ = [
     "AcceleratorError",
@@ -33,6 +34,7 @@ __all__ = [
     "_close",
     "_dump_snapshot",
     "_enter_annotation",
+    "_findings",
     "_history_status",
     "_host_generator",
     "_lazy_call",
@@ -40,7 +42,10 @@ __all__ = [
     "_memory_snapshot",
     "_rebuild_tensor",
     "_record_memory_history",
+    "_recorded_settings",
+    "_replay",
     "_supported_dtypes",
+    "_tune",
     "attach_out_of_memory_observer",
     "bfloat16",
     "bool",
@@ -460,6 +465,10 @@ def _dump_snapshot(path: str | PathLike[str]) -> None: ...
 def _history_status() -> dict[str, Any]: ...
 def _enter_annotation(name: str) -> _int: ...
 def _leave_annotation(number: _int) -> None: ...
+def _replay(source: _Source, settings: list[str], memory: _int | None) -> list[dict[str, Any]]: ...
+def _recorded_settings(source: _Source) -> str: ...
+def _tune(source: _Source, memory: _int, settings: _int, threads: _int | None) -> dict[str, Any]: ...
+def _findings(source: _Source) -> list[dict[str, Any]]: ...
 def set_memory_budget(bytes: _int | None, device: _Device = None) -> None: ...
 def set_allocator_settings(settings: str) -> None: ...
 def attach_out_of_memory_observer(observer: Callable[[_int, _int, _int, _int | None], object], /) -> None: ...

@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "dump_snapshot",
+    "findings",
     "history_status",
     "memory_annotation",
     "record_memory_history",
+    "replay",
     "snapshot",
+    "tune",
 ]
 
 
@@ -71,6 +74,46 @@ def snapshot() -> dict[str, Any]:
 def dump_snapshot(path: str | os.PathLike[str]) -> None:
     """Writes :func:`snapshot` to a file for PyTorch's viewer, all of it or nothing; an ``OSError`` names the path."""
     _anyaccel._dump_snapshot(path)
+
+
+def replay(
+    source: dict[str, Any] | str | os.PathLike[str],
+    settings: str | Iterable[str] | None = None,
+    memory: int | None = None,
+) -> list[dict[str, Any]]:
+    """Runs a recorded history through the allocator again, on devices that are only numbers, under other settings.
+
+    ``source``: a file of PyTorch's or ours, or what :func:`snapshot` gave. ``settings``: one string, or several; by default
+    those of the recording. ``memory``: bytes of each device; by default what the file says, else 80 GiB. One dictionary
+    for each setting and device: ``config``, ``device``, ``total_mb``, ``peak_allocated``, ``peak_reserved``,
+    ``peak_requested``, ``peak_active``, ``num_alloc_retries``, ``num_ooms``, ``oom_event``, ``num_device_alloc``,
+    ``num_device_free``.
+    """
+    if settings is None:
+        settings = [_anyaccel._recorded_settings(source)]
+    elif isinstance(settings, str):
+        settings = [settings]
+    return _anyaccel._replay(source, list(settings), memory)
+
+
+def tune(
+    source: dict[str, Any] | str | os.PathLike[str],
+    memory: int,
+    settings: int = 64,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Searches the settings under which a recorded program gets through with ``memory`` bytes a device.
+
+    ``settings``: how many are tried. The result has ``best`` (None if none gets through), ``default``, ``candidates``, the best
+    first, and ``least_memory``, with which the best one still gets through.
+    """
+    return _anyaccel._tune(source, memory, settings, threads)
+
+
+def findings(source: dict[str, Any] | str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """What a recorded history shows, for each device that has one: who held the peak, what was never given back, what
+    comes and goes most, how the free memory lies, and what the failures were for."""
+    return _anyaccel._findings(source)
 
 
 class memory_annotation:

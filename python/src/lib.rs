@@ -13,6 +13,7 @@ mod functions;
 mod gate;
 mod graph;
 mod history;
+mod history_replay;
 mod history_stacks;
 mod memory;
 mod random;
@@ -71,6 +72,7 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
         history::{
             _record_memory_history, _memory_snapshot, _dump_snapshot, _history_status, _enter_annotation, _leave_annotation,
         };
+        history_replay::{_replay, _recorded_settings, _tune, _findings};
     }
     use tensor::factory;
     add! {

@@ -268,3 +268,63 @@ def test_nothing_runs_when_a_pickle_of_ours_is_read():
     data = pickle.dumps(memory.snapshot())
     assert b"c__builtin__" not in data
     del x
+
+
+def program():
+    """Sizes that grow leave pieces behind."""
+    kept = []
+    for step in range(60):
+        kept.append(hold((step % 7 + 1) * 3_000_000 + step * 70_000))
+        if step % 3:
+            kept.pop(step % len(kept))
+
+
+def test_recordings_can_be_replayed_and_tuned(script, tmp_path):
+    path = str(tmp_path / "recorded.pickle")
+    script(
+        f"""
+        import sys
+        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        import anyaccel
+        from anyaccel import memory
+        import test_history
+        memory.record_memory_history()
+        test_history.program()
+        memory.dump_snapshot({path!r})
+        stats = anyaccel.accelerator.memory_stats()
+        (same,) = memory.replay({path!r})
+        assert same["peak_allocated"] == stats["allocated_bytes.all.peak"], (same, stats)
+        assert same["peak_reserved"] == stats["reserved_bytes.all.peak"]
+        assert same["oom_event"] is None and same["device"] == 0 and same["config"] == ""
+        assert memory.replay(memory.snapshot())[0]["peak_reserved"] == same["peak_reserved"]
+        """
+    )
+    settings = ["", "expandable_segments:True", "max_split_size_mb:32"]
+    rows = memory.replay(path, settings, memory=1 << 33)
+    assert [row["config"] for row in rows] == settings and {row["total_mb"] for row in rows} == {8192}
+    assert rows[1]["peak_reserved"] < rows[0]["peak_reserved"]
+    tight = memory.replay(path, "", memory=rows[0]["peak_allocated"] // 2)[0]
+    assert tight["oom_event"] is not None and tight["num_ooms"] == 1
+    tuning = memory.tune(path, memory=rows[0]["peak_reserved"], settings=8, threads=2)
+    assert tuning["best"]["fits"] and tuning["best"]["margin"] > 0
+    assert len(tuning["candidates"]) == 8 and tuning["default"]["settings"] == ""
+    assert tuning["least_memory"] <= rows[0]["peak_reserved"]
+    assert memory.tune(path, memory=1 << 20, settings=4)["best"] is None
+    (found,) = memory.findings(path)
+    assert "program" in str(found)
+
+
+def test_bad_recordings_are_named(tmp_path):
+    for path, error, text in [
+        (tmp_path / "none.pickle", OSError, "can't read '.*none.pickle'"),
+        (tmp_path, OSError, "can't read"),
+        (__file__, ValueError, "test_history.py"),
+        ({"a": 1}, ValueError, "the snapshot: "),
+        (3, TypeError, None),
+    ]:
+        for function in (memory.replay, memory.findings, lambda source: memory.tune(source, 1 << 30)):
+            with pytest.raises(error, match=text):
+                function(path)
+    memory.record_memory_history()
+    with pytest.raises(ValueError, match="max_split_size_mb"):
+        memory.replay(memory.snapshot(), "max_split_size_mb:1")
