@@ -25,13 +25,19 @@ const DEPTH: usize = 256;
 /// Different stacks that are kept; further ones count as unknown.
 const MOST: usize = 1 << 20;
 
+/// A code object that is known, so that it does not go.
+struct Code {
+    _object: Py<PyAny>,
+    name: Arc<str>,
+    file: Arc<str>,
+}
+
 #[derive(Default)]
 struct Table {
     /// By code object and instruction.
     sites: HashMap<(usize, i32), u32>,
     frames: Vec<StackFrame>,
-    /// Code objects that are known, so that none of them goes.
-    codes: HashMap<usize, (Py<PyAny>, Arc<str>, Arc<str>)>,
+    codes: HashMap<usize, Code>,
     numbers: HashMap<Box<[u32]>, u32>,
     /// By number, from 1.
     stacks: Vec<Box<[u32]>>,
@@ -82,7 +88,7 @@ impl PythonStacks {
         }
         // SAFETY: as above; the frame is not changed.
         let line = unsafe { ffi::PyFrame_GetLineNumber(raw) };
-        let names = self.table().codes.get(&key.0).map(|(_, name, file)| (name.clone(), file.clone()));
+        let names = self.table().codes.get(&key.0).map(|code| (code.name.clone(), code.file.clone()));
         let (name, file) = match names {
             Some(names) => names,
             None => {
@@ -91,7 +97,7 @@ impl PythonStacks {
                 };
                 let name = text(code.getattr(intern!(py, "co_name"))?)?;
                 let file = text(code.getattr(intern!(py, "co_filename"))?)?;
-                let kept = (code.clone().unbind(), name.clone(), file.clone());
+                let kept = Code { _object: code.clone().unbind(), name: name.clone(), file: file.clone() };
                 self.table().codes.insert(key.0, kept);
                 (name, file)
             }

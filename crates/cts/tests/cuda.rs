@@ -34,7 +34,11 @@ fn main() -> ExitCode {
     let version = env::var("ANYACCEL_FAKE_CUDA_DRIVER");
     if installed.is_none() {
         let filter: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-        return VERSIONS.iter().all(|&version| conforms(version, &filter)).then_some(()).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+        return VERSIONS
+            .iter()
+            .all(|&version| conforms(version, &filter))
+            .then_some(())
+            .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let subject = subject(installed).named("cuda");
     fork::child_main(std::slice::from_ref(&subject));

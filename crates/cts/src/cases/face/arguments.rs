@@ -97,7 +97,9 @@ fn wrong_ones(runtime: &Runtime, kind: Kind, count: u32, counted: bool, (name, c
     }
     if counted {
         let beyond = Device::new(kind, Some(count));
-        check("argument.range", "a range error", beyond.into(), &|error| matches!(error, Error::IndexOutOfRange { .. }))?;
+        check("argument.range", "a range error", beyond.into(), &|error| {
+            matches!(error, Error::IndexOutOfRange { .. })
+        })?;
     }
     for device in [Device::new(other, Some(0)), Device::new(Kind::CPU, None)] {
         let right = |error: &Error| matches!(error, Error::WrongKind { given, current } if *given == device && *current == kind);
