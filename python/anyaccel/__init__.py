@@ -66,7 +66,7 @@ from ._anyaccel import (
     zeros,
     zeros_like,
 )
-from . import accelerator, random
+from . import accelerator, memory, random
 from .accelerator._utils import get_device_module
 from .random import initial_seed, manual_seed
 
@@ -120,6 +120,7 @@ __all__ = [
     "load_plugin",
     "long",
     "manual_seed",
+    "memory",
     "ones",
     "random",
     "short",

@@ -12,6 +12,9 @@ mod event;
 mod functions;
 mod gate;
 mod graph;
+mod history;
+mod history_replay;
+mod history_stacks;
 mod memory;
 mod plugin;
 mod random;
@@ -66,6 +69,12 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
         };
         tensor::{_rebuild_tensor};
         plugin::{load_plugin};
+    }
+    add! {
+        history::{
+            _record_memory_history, _memory_snapshot, _dump_snapshot, _history_status, _enter_annotation, _leave_annotation,
+        };
+        history_replay::{_replay, _recorded_settings, _tune, _findings};
     }
     use tensor::factory;
     add! {

@@ -5,7 +5,7 @@
 //! number. A scope that no thread leaves (an abandoned generator) ends with its thread.
 
 use anyaccel::random::RngGuard;
-use anyaccel::{DeviceIndexGuard, MemPool, MemPoolGuard, StreamGuard};
+use anyaccel::{DeviceIndexGuard, MemPool, MemPoolGuard, MemoryAnnotation, StreamGuard};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +15,7 @@ pub(crate) enum Scope {
     Device { _guard: DeviceIndexGuard },
     Stream { _guard: StreamGuard },
     Rng { _guard: RngGuard },
+    Annotation { _guard: MemoryAnnotation },
     // The guard borrows the pool: it is declared, and so dropped, first.
     Pool { _guard: MemPoolGuard<'static>, _pool: Arc<MemPool> },
 }

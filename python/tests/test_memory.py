@@ -73,8 +73,7 @@ def test_summary_and_host_statistics():
     assert len(accelerator.memory_summary(abbreviated=True)) <= len(accelerator.memory_summary())
     del pinned
     accelerator.empty_host_cache()
-    with pytest.raises(NotImplementedError):
-        accelerator.memory._snapshot()
+    assert set(accelerator.memory._snapshot()) >= {"segments", "device_traces"}
 
 
 def test_out_of_memory(script):

@@ -1,7 +1,7 @@
 //! The process-wide runtime in forked children.
 #![cfg(unix)]
 
-use anyaccel::{DeviceIndexGuard, Runtime, StreamOptions};
+use anyaccel::{DeviceIndexGuard, HistoryOptions, Runtime, StreamOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -98,4 +98,29 @@ fn children_of_a_busy_process_work() {
     }
     stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_child_records_its_own_history() {
+    let (_one, runtime) = global();
+    runtime.record_memory_history(HistoryOptions::default()).unwrap();
+    let scope = runtime.memory_annotation("parent");
+    let buffer = runtime.alloc(1000).unwrap();
+    let status = forked(|| {
+        let child = Runtime::global();
+        let fresh = child.memory_history().is_ok_and(|status| !status.recording);
+        drop((buffer, scope));
+        let recorded = child.record_memory_history(HistoryOptions::default()).and_then(|()| {
+            let _buffer = child.alloc(1000)?;
+            child.memory_snapshot()
+        });
+        // The unwinder's locks may be held by a thread that is not here: there are no backtraces.
+        let names = recorded.map(|snapshot| {
+            let frames = snapshot.traces[0].events.iter().map(|event| snapshot.stacks.get(event.stack).len());
+            (snapshot.events(), frames.sum::<usize>())
+        });
+        fresh && matches!(names, Ok((2, 0))) && runtime.memory_snapshot().is_err() && works(&child)
+    });
+    assert_eq!(status, 0);
+    runtime.record_memory_history(HistoryOptions::off()).unwrap();
 }

@@ -111,7 +111,7 @@ pub(crate) const SENTENCES: &[Sentence] = &[
     says("memory.pools", "of nested pools the innermost wins; buffers outlive their pool"),
     says("memory.host-stats", "pinned memory has statistics and resets of its own"),
     says("memory.trims-in-capture", "trims leave a pool under capture alone"),
-    unproven("memory.history", "record_memory_history and snapshot", "come with the memory history"),
+    says("memory.history", "what is recorded and what a snapshot shows agree, with each other and with the statistics"),
     says("error.out-of-memory", "out of memory is an error of its own, and passes"),
     // Host functions.
     says("function.order", "a function runs in stream order"),

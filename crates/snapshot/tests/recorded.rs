@@ -185,7 +185,7 @@ fn compare(snapshot: &Snapshot, ours: &Records, theirs: &[Event]) {
 /// A recording, the memory of its devices in MiB, and whether they handed addresses out again.
 fn check(name: &str, total: u64, reuses: bool) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/data/snapshots");
-    let snapshot = read_file(&data.join(format!("{name}.pickle.gz"))).unwrap();
+    let snapshot = read_file(&data.join(name)).unwrap();
     for (at, trace) in snapshot.traces.iter().enumerate() {
         let base = (at as u64 + 2) << 44;
         let device = Arc::new(Device { total: total * MIB, base, reuses, state: Mutex::default() });
@@ -195,33 +195,33 @@ fn check(name: &str, total: u64, reuses: bool) {
 
 #[test]
 fn trims_are_told_as_pytorch_tells_them() {
-    check("accumulate", 81920, true);
+    check("accumulate.pickle.gz", 81920, true);
 }
 
 #[test]
 fn retries_are_told_as_pytorch_tells_them() {
-    check("decode_tight.default", 900, true);
+    check("decode_tight.default.pickle.gz", 900, true);
 }
 
 #[test]
 fn growable_segments_are_told_as_pytorch_tells_them() {
-    check("gpt_varlen.exp", 8192, false);
+    check("gpt_varlen.exp.pickle.gz", 8192, false);
 }
 
 #[test]
 fn running_out_of_memory_is_told_as_pytorch_tells_it() {
-    check("oom_varlen.default", 4400, true);
-    check("edge_oom_caught_twice", 81920, false);
+    check("oom_varlen.default.pickle.gz", 4400, true);
+    check("edge/edge_oom_caught_twice.pickle", 81920, false);
 }
 
 #[test]
 fn private_pools_and_several_devices_are_told_as_pytorch_tells_them() {
-    check("graph", 81920, false);
-    check("edge_mempool", 81920, false);
-    check("two_devices", 81920, false);
+    check("graph.pickle.gz", 81920, false);
+    check("edge/edge_mempool.pickle", 81920, false);
+    check("two_devices.pickle.gz", 81920, false);
 }
 
 #[test]
 fn snapshots_are_told_as_pytorch_tells_them() {
-    check("edge_second_snapshot", 81920, false);
+    check("edge/edge_second_snapshot.pickle", 81920, false);
 }

@@ -25,6 +25,8 @@ from .._anyaccel import (
     set_per_process_memory_fraction,
 )
 
+from ..memory import snapshot
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -58,5 +60,7 @@ def use_mem_pool(pool: MemPool) -> MemPool:
 
 
 def _snapshot(device_index: DeviceLike = None, /) -> dict[str, Any]:
-    """The state of the allocator with its history; this build records none."""
-    raise NotImplementedError("memory history is not in this build; memory_stats() and memory_summary() are")
+    """What the allocators hold and what was recorded, as :func:`anyaccel.memory.snapshot`: of all devices, whichever is
+    named."""
+    _anyaccel.memory_allocated(device_index)  # checks the argument
+    return snapshot()

@@ -10,6 +10,7 @@ mod fork;
 mod functions;
 mod graphs;
 mod guards;
+mod history;
 mod life;
 mod limits;
 mod memory;
@@ -42,6 +43,7 @@ pub(super) const TABLE: &[(&[Case], &[Way])] = &[
     (copies::CASES, &[]),
     (memory::CASES, &[]),
     (limits::CASES, &[]),
+    (history::CASES, &[]),
     (reuse::CASES, &[]),
     (functions::CASES, &[]),
     (programs::CASES, CAPTURED),
