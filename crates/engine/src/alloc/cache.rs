@@ -251,10 +251,10 @@ impl DeviceCache {
         Ok(())
     }
 
-    /// The bit that stands for uses by `stream`, for [`free_used`](DeviceCache::free_used). The 64th and further streams
-    /// of a device share one bit.
+    /// The bit that stands for uses by `stream`, for [`free_used`](DeviceCache::free_used), until it is
+    /// [forgotten](DeviceCache::forget). Where a device has more than 63 streams at a time, the others share one bit.
     pub fn use_of(&self, stream: u64) -> Uses {
-        Uses(bit(self.lock().streams.slot(stream)))
+        Uses(bit(self.lock().slot(stream)))
     }
 
     /// Address and size of the live block that starts at `addr`.

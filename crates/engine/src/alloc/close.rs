@@ -42,6 +42,7 @@ impl Heap {
         self.seized = true;
         self.queues.iter_mut().for_each(std::collections::VecDeque::clear);
         self.waiting = 0;
+        self.waiting_beyond = 0;
         self.parked.clear();
         self.capture_uses.clear();
         let ids: Vec<u32> = self.held().map(|(id, _)| id).collect();
