@@ -344,6 +344,18 @@ pub fn memory(effort: Effort, row: &mut dyn FnMut(Row)) {
         }
     });
     row(ns("with uses given at the free, and mark", ours, None, 120.0));
+    let went = cache();
+    for stream in 1..=1000 {
+        went.use_of(stream);
+        went.forget(stream);
+    }
+    let used = went.use_of(1001);
+    let ours = least(effort.of(40), 10_000, 1, || {
+        if let Ok(Some(block)) = went.alloc(64 * KIB, 0) {
+            let _live = went.free_used(block.handle, used);
+        }
+    });
+    row(ns("the same after 1000 streams that went", ours, None, 120.0));
     let stats = least(effort.of(40), 10_000, 1, || {
         black_box(recorded.stats());
     });
