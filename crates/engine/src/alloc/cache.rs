@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::slots::{DENSE, bit};
 use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
-use crate::sync::{self, AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::{self, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 
 pub(super) type Guard<'a> = sync::Guard<'a, Heap>;
 
@@ -60,6 +60,8 @@ pub struct DeviceCache {
     pub(super) device: u32,
     pub(super) ports: Ports,
     heap: Mutex<Heap>,
+    /// Something that was [leaving](Heap::leaving) has left, or was refused.
+    left: Condvar,
     /// What the next allocation has to look at first: a bit for each dense stream slot with a queue, the top bit for
     /// parked blocks and the queues of further streams. Written under the lock.
     pub(super) attention: AtomicU64,
@@ -92,6 +94,7 @@ impl DeviceCache {
             side_full: AtomicBool::new(false),
             capturing: AtomicBool::new(false),
             names: std::array::from_fn(|_| AtomicU64::new(0)),
+            left: Condvar::new(),
             side: Mutex::new(Vec::new()),
             observers: Mutex::new(Vec::new()),
         }
@@ -108,6 +111,25 @@ impl DeviceCache {
         drop(heap);
         let out = call();
         (self.lock(), out)
+    }
+
+    /// Calls the device to give `bytes` back, which others may wait for.
+    pub(super) fn give_up<'a, T>(
+        &'a self,
+        mut heap: Guard<'a>,
+        bytes: u64,
+        call: impl FnOnce() -> T,
+    ) -> (Guard<'a>, T) {
+        heap.leaving += bytes;
+        let (mut heap, out) = self.outside(heap, call);
+        heap.leaving -= bytes;
+        self.left.notify_all();
+        (heap, out)
+    }
+
+    /// Waits until some of what other threads are giving back has left.
+    pub(super) fn wait_for_leaving<'a>(&'a self, heap: Guard<'a>) -> Guard<'a> {
+        self.left.wait(heap, None)
     }
 
     /// Takes `size` bytes for `stream`. `None` for 0 bytes: nothing is counted.

@@ -63,6 +63,8 @@ pub(super) struct Heap {
     pub(super) budget: Option<u64>,
     /// Bytes that calls to the device, now under way, may add.
     pub(super) in_flight: u64,
+    /// Bytes that threads are giving back to the device just now: still reserved, and nobody's to use.
+    pub(super) leaving: u64,
     /// Garbage collection is on.
     pub(super) collecting: bool,
     /// Garbage collection is or was on, so free blocks bear the time when they were shelved.
@@ -102,6 +104,7 @@ impl Heap {
             limit: None,
             budget: None,
             in_flight: 0,
+            leaving: 0,
             collecting: false,
             ticking: false,
             closed: false,

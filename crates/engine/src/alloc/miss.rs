@@ -93,6 +93,14 @@ impl DeviceCache {
             heap = self.release_unused(heap, &mut fault);
             (heap, attempt) = self.attempt(heap, request, true);
         }
+        while let Attempt::Full(_) = attempt
+            && heap.leaving > 0
+            && heap.departures.search_before_failing
+        {
+            // What another thread is giving back counts as reserved still. Soon there is room for it.
+            heap = self.wait_for_leaving(heap);
+            (heap, attempt) = self.attempt(heap, request, false);
+        }
         if let Attempt::Full(_) = attempt
             && heap.departures.search_before_failing
         {

@@ -125,7 +125,8 @@ impl DeviceCache {
         let stream = |id: u32| heap.shelves[heap.arena[id].shelf as usize].stream;
         let raws: Vec<_> = blocks.iter().map(|&id| (raw(id), stream(id))).collect();
         let free = |&(raw, stream)| self.ports.segments.free(raw, stream);
-        let (mut heap, results) = self.outside(heap, || raws.iter().map(free).collect::<Vec<_>>());
+        let bytes = raws.iter().map(|(raw, _)| raw.len).sum();
+        let (mut heap, results) = self.give_up(heap, bytes, || raws.iter().map(free).collect::<Vec<_>>());
         for (&id, result) in blocks.iter().zip(results) {
             if result.is_ok() {
                 heap.forget_segment(id);
