@@ -63,7 +63,7 @@ pub mod allocator {
     pub use anyaccel_engine::alloc::{
         Cause, FractionError, OutOfMemory, Pin, PoolError, PoolStat, Settings, SettingsError, Stat, Stats,
     };
-    pub use anyaccel_engine::pinned::{HostStats, TimeStat};
+    pub use anyaccel_engine::pinned::{HostOutOfMemory, HostStats, TimeStat};
 }
 
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
