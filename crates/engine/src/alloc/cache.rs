@@ -123,6 +123,7 @@ impl DeviceCache {
         heap.leaving += bytes;
         let (mut heap, out) = self.outside(heap, call);
         heap.leaving -= bytes;
+        heap.departed += 1;
         self.left.notify_all();
         (heap, out)
     }

@@ -65,6 +65,8 @@ pub(super) struct Heap {
     pub(super) in_flight: u64,
     /// Bytes that threads are giving back to the device just now: still reserved, and nobody's to use.
     pub(super) leaving: u64,
+    /// How often somebody has ended giving something back.
+    pub(super) departed: u64,
     /// Garbage collection is on.
     pub(super) collecting: bool,
     /// Garbage collection is or was on, so free blocks bear the time when they were shelved.
@@ -105,6 +107,7 @@ impl Heap {
             budget: None,
             in_flight: 0,
             leaving: 0,
+            departed: 0,
             collecting: false,
             ticking: false,
             closed: false,
