@@ -67,7 +67,7 @@ pub mod allocator {
     pub use anyaccel_engine::alloc::{
         Cause, FractionError, OutOfMemory, Pin, PoolError, PoolStat, Settings, SettingsError, Stat, Stats,
     };
-    pub use anyaccel_engine::pinned::{HostStats, TimeStat};
+    pub use anyaccel_engine::pinned::{HostOutOfMemory, HostStats, TimeStat};
 }
 
 pub use anyaccel_abi::{LoadError, Refusal};

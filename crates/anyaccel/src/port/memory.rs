@@ -224,15 +224,4 @@ impl Port {
             }
         }
     }
-
-    pub(super) fn out_of_memory(&self, requested: u64) -> Error {
-        let info = self.hal().memory_info().ok();
-        Error::OutOfMemory {
-            device: self.device,
-            requested,
-            free: info.and_then(|info| info.free),
-            total: info.map_or(self.info().memory, |info| info.total),
-            report: None,
-        }
-    }
 }
