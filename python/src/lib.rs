@@ -15,6 +15,7 @@ mod graph;
 mod memory;
 mod random;
 mod scope;
+mod simulate;
 mod stream;
 mod tensor;
 
@@ -63,10 +64,12 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
             initial_seed, get_rng_state, get_rng_state_all, get_rng_state_offset, manual_seed, manual_seed_all, seed,
             seed_all, set_rng_state, set_rng_state_all, set_rng_state_offset, _lazy_call, _host_generator, _checked_seed,
         };
+        simulate::{_simulate};
         tensor::{_rebuild_tensor};
     }
-    use tensor::factory;
+    use tensor::{consumer, factory};
     add! {
+        consumer::{_dlpack_order, _typestr};
         factory::{empty, zeros, ones, full, tensor, empty_like, zeros_like, from_numpy, frombuffer, from_dlpack};
     }
     Ok(())
