@@ -173,6 +173,28 @@ def test_torch_keeps_what_it_got_in_another_thread(torch):
     assert kept.pop().eq(4).all()
 
 
+def test_names_and_signatures_are_those_of_torch_accelerator(torch):
+    """Of the installed release, which may know more names."""
+    import inspect
+
+    def plain(function):
+        signature = inspect.signature(function)
+        parameters = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+        return str(signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+
+    theirs = torch.accelerator
+    if not hasattr(theirs, "Graph"):
+        pytest.skip(f"SKIPPED ALOUD: PyTorch {torch.__version__} is older than 2.14")
+    assert set(accelerator.__all__) <= set(theirs.__all__)
+    for name in accelerator.__all__:
+        assert plain(getattr(accelerator, name)) == plain(getattr(theirs, name)), name
+    for name in ("initial_seed", "get_rng_state", "get_rng_state_all"):
+        assert plain(getattr(accelerator.random, name)) == plain(getattr(theirs.random, name)), name
+    for owner, here in ((torch.Stream, anyaccel.Stream), (torch.Event, anyaccel.Event), (theirs.Graph, accelerator.Graph), (torch.device, anyaccel.device)):
+        missing = [name for name in dir(owner) if not name.startswith("_") and not hasattr(here, name)]
+        assert not missing, (owner, missing)
+
+
 # JAX
 
 
