@@ -313,7 +313,8 @@ impl PyGenerator {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let (this, py) = (slf.get(), slf.py());
-        (slf.get_type(), (PyDevice(this.device),), PyBytes::new(py, &this.generator.state().to_bytes())).into_pyobject(py)
+        (slf.get_type(), (PyDevice(this.device),), PyBytes::new(py, &this.generator.state().to_bytes()))
+            .into_pyobject(py)
     }
 
     /// For pickle and copy.

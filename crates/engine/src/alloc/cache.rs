@@ -137,12 +137,13 @@ impl DeviceCache {
     /// [`alloc`](DeviceCache::alloc) as far as it needs neither the device nor a wait: `None` if it does, or for 0 bytes.
     #[inline]
     pub fn alloc_cached(&self, size: u64, stream: u64) -> Option<Allocation> {
-        let busy = self.attention.load(Ordering::Acquire) != 0 || self.side_full.load(Ordering::Acquire);
+        let busy = self.attention.load(Ordering::Acquire) != 0 || self.notice.load(Ordering::Acquire) != 0;
         if size == 0 || size >= MAX_REQUEST || busy {
             return None;
         }
-        let mut heap = self.lock();
-        if heap.closed {
+        let mut heap = self.lock_for_hit();
+        // What is recorded is recorded by `alloc`.
+        if heap.closed || heap.recorder.is_some() {
             return None;
         }
         let rounded = heap.rules.round(size);
