@@ -234,6 +234,23 @@ impl Runtime {
         Ok(Buffer { runtime: self.clone(), device: port.device, len: bytes, block: port.alloc(&lane, bytes)? })
     }
 
+    /// The same if it takes neither a driver nor a wait: the runtime has started and the cache has the memory at hand. Else
+    /// `None`, which is no error: [`Runtime::alloc_on`] tells. For callers that would otherwise have to prepare for a wait.
+    ///
+    /// # Errors
+    /// Those of the device argument.
+    #[inline]
+    pub fn alloc_cached<'a>(&self, device: impl Into<DeviceArg<'a>>, bytes: u64) -> Result<Option<Buffer>> {
+        let Some(live) = self.core.started().filter(|_| !local::in_host_fn()) else { return Ok(None) };
+        let ordinal = self.resolve("alloc", device.into())?;
+        let Some(port) = live.open_port(ordinal) else { return Ok(None) };
+        let Some(lane) = local::stream(self.core.key(), ordinal).or_else(|| port.lanes.default(port).ok()) else {
+            return Ok(None);
+        };
+        let block = port.alloc_cached(&lane, bytes)?;
+        Ok(block.map(|block| Buffer { runtime: self.clone(), device: port.device, len: bytes, block: Some(block) }))
+    }
+
     /// Device memory on this thread's current device, zeroed in the order of its current stream.
     ///
     /// # Errors

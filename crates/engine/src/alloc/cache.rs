@@ -157,6 +157,28 @@ impl DeviceCache {
         self.take(size, stream, false)
     }
 
+    /// [`alloc`](DeviceCache::alloc) as far as it needs neither the device nor a wait: `None` if it does, or for 0 bytes.
+    #[inline]
+    pub fn alloc_cached(&self, size: u64, stream: u64) -> Option<Allocation> {
+        let busy = self.attention.load(Ordering::Acquire) != 0 || self.notice.load(Ordering::Acquire) != 0;
+        if size == 0 || size >= MAX_REQUEST || busy {
+            return None;
+        }
+        let mut heap = self.lock_for_hit();
+        // What is recorded is recorded by `alloc`.
+        if heap.closed || heap.recorder.is_some() {
+            return None;
+        }
+        let rounded = heap.rules.round(size);
+        let shelf = heap.shelf_for(usize::from(rounded > SMALL_LIMIT), stream);
+        let id = heap.search(shelf, rounded);
+        if id == super::arena::NIL {
+            return None;
+        }
+        heap.unshelve(id);
+        Some(heap.hand_out(id, rounded, size, false))
+    }
+
     /// [`alloc`](DeviceCache::alloc) for callers that will name the block by its address; 0 for 0 bytes.
     ///
     /// # Errors

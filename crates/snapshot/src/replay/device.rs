@@ -127,7 +127,7 @@ impl Segments for Space {
         Ok(self.place(len))
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+    fn free(&self, segment: RawSegment, _stream: u64) -> Result<(), PortError> {
         self.room().give(segment.addr, segment.len);
         self.give(segment.len);
         Ok(())
@@ -152,7 +152,7 @@ impl Virtual for Space {
         self.take(len)
     }
 
-    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64, _stream: u64) -> Result<(), PortError> {
         self.give(len);
         Ok(())
     }
@@ -185,8 +185,8 @@ mod tests {
         let at = |len: u64| space.alloc(len, 0).unwrap();
         let (a, b, c) = (at(4 * MIB), at(20 * MIB), at(2 * MIB));
         assert_eq!((a.addr, b.addr, c.addr), (BASE, BASE + 4 * MIB, BASE + 24 * MIB));
-        space.free(a).unwrap();
-        space.free(b).unwrap();
+        space.free(a, 0).unwrap();
+        space.free(b, 0).unwrap();
         assert_eq!(at(24 * MIB).addr, BASE);
         assert_eq!(at(2 * MIB + 512).addr, BASE + 26 * MIB);
         assert_eq!(at(2 * MIB).addr, BASE + 30 * MIB);
