@@ -342,7 +342,7 @@ fn emptied(snapshot: &Snapshot, events: &[Event]) -> Vec<bool> {
 }
 
 /// Blocks that were live before the first event: given back, or there in the end, without an alloc.
-fn unseen(snapshot: &Snapshot, device: usize, events: &[Event]) -> Vec<Event> {
+pub(crate) fn unseen(snapshot: &Snapshot, device: usize, events: &[Event]) -> Vec<Event> {
     let mut seen: HashMap<u64, bool> = HashMap::new();
     let mut out: BTreeMap<u64, Event> = BTreeMap::new();
     let mut touched: HashMap<u64, ()> = HashMap::new();

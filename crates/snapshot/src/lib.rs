@@ -11,6 +11,7 @@ mod intern;
 mod model;
 mod read;
 pub mod replay;
+pub mod view;
 
 pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};

@@ -1,0 +1,5 @@
+"use strict";
+class Summary {
+  constructor(page) { this.page = page; }
+  draw() {}
+}
