@@ -48,6 +48,10 @@ struct Meta<'s> {
 #[derive(Serialize)]
 struct TrackMeta {
     name: String,
+    /// The device's number; -1 for pinned memory.
+    device: i64,
+    /// When the first event was, in microseconds since 1970: the columns count from there.
+    first: i64,
     length: usize,
     /// Events of ours in front: what was there before the recording.
     before: usize,
@@ -115,6 +119,8 @@ fn about(snapshot: &Snapshot, track: &Track<'_>) -> TrackMeta {
     };
     TrackMeta {
         name: track.name.clone(),
+        device: track.device.and_then(|device| i64::try_from(device).ok()).unwrap_or(-1),
+        first: track.events.first().map_or(0, |event| event.time_us),
         length: track.length(),
         before: track.before.len(),
         completions: track.completions(),

@@ -33,6 +33,34 @@ class Track {
     this.count = this.action.length;
     this.lives();
     this.totals();
+    this.ranges = [];
+  }
+
+  /** Takes over the annotated ranges of its device: [name, device, begins, microseconds]. */
+  annotate(annotations) {
+    const open = [];
+    for (const [name, device, begins, time] of annotations) {
+      if (device !== this.device) continue;
+      const at = this.after(time - this.first);
+      if (begins) {
+        const range = { name, from: at, to: this.count - 1, depth: open.length };
+        open.push(range);
+        this.ranges.push(range);
+      } else {
+        const which = open.findLastIndex((range) => range.name === name);
+        if (which >= 0) open.splice(which, 1)[0].to = at;
+      }
+    }
+  }
+
+  /** The first event that is not before a time. */
+  after(time) {
+    let low = this.before, high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.time[middle] < time) low = middle + 1; else high = middle;
+    }
+    return low;
   }
 
   /** For each block and segment from when to when it lived; `NEVER` for one that is never given back. */
@@ -154,6 +182,7 @@ class History {
         stack: take(Uint32Array, n), stream: take(Uint16Array, n), pool: take(Uint16Array, n), action: take(Uint8Array, n),
       });
     });
+    for (const track of this.tracks) track.annotate(meta.annotations);
     this.lower = meta.frames.map((text) => text.toLowerCase());
   }
 

@@ -152,13 +152,17 @@ class Timeline {
     if (!this.width || !this.track.count) return;
     const { track, layout, page } = this;
     const context = this.prepare(this.canvas);
-    this.ceiling = this.highest() * 1.04 || 1;
+    // Bars of ranges need room above the highest point.
+    const bars = track.ranges.reduce((most, range) => Math.max(most, Math.min(range.depth, 4) + 1), 0);
+    this.ceiling = this.highest() * (1.04 + bars * 0.05) || 1;
     this.axes(context);
     context.save();
     context.beginPath();
     context.rect(this.left, 0, this.width - this.left, this.bottom);
     context.clip();
     this.band(context);
+    context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--ground");
+    context.lineWidth = 0.6;
     for (const i of layout.order) {
       if (track.blocks.begin[i] > this.to) break;
       if (track.blocks.requested[i] < this.from) continue;
@@ -166,8 +170,11 @@ class Timeline {
       context.fillStyle = colour(stack, page.matching && !page.matching[stack]);
       this.trace(context, i);
       context.fill();
+      // Neighbours of one stack are told apart where there is room.
+      if (this.y(0) - this.y(track.blockSize(i)) > 3) context.stroke();
     }
     this.line(context, track.reserved, "--soft");
+    this.ranges(context);
     context.restore();
     this.drawOver();
     this.legend();
@@ -246,6 +253,31 @@ class Timeline {
     context.setLineDash([]);
   }
 
+  /** Annotated ranges of the program, as bars along the top. */
+  ranges(context) {
+    const style = getComputedStyle(document.documentElement);
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    for (const { name, from, to, depth } of this.track.ranges) {
+      if (to < this.from || from > this.to || depth > 4) continue;
+      const [x, end, y] = [Math.max(this.x(from), this.left), this.x(to), depth * 16];
+      context.fillStyle = style.getPropertyValue("--raised");
+      context.strokeStyle = style.getPropertyValue("--line");
+      context.lineWidth = 1;
+      context.fillRect(x, y, Math.max(end - x, 1), 14);
+      context.strokeRect(x + 0.5, y + 0.5, Math.max(end - x, 1), 14);
+      if (end - x < 30) continue;
+      context.save();
+      context.beginPath();
+      context.rect(x, y, end - x, 14);
+      context.clip();
+      context.fillStyle = style.getPropertyValue("--ink");
+      context.fillText(name, x + 4, y + 8);
+      context.restore();
+    }
+  }
+
   axes(context) {
     const style = getComputedStyle(document.documentElement);
     context.font = "12px system-ui, sans-serif";
@@ -312,8 +344,9 @@ class Timeline {
     const rest = track.blocks.count - layout.chosen;
     const small = rest ? ` The ${count(rest)} smallest of ${count(track.blocks.count)} are the grey band on top.` : "";
     const failed = track.failed.length ? " Dotted lines: requests that failed." : "";
+    const ranges = track.ranges.length ? " Bars on top: ranges that the program named." : "";
     document.getElementById("time-legend").textContent =
-      `Bytes asked for, by event. A colour is a stack; dashed: bytes reserved.${failed}${small}`;
+      `Bytes asked for, by event. A colour is a stack; dashed: bytes reserved.${ranges}${failed}${small}`;
   }
 
   /** Tells of an allocation below the chart. */
