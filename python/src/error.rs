@@ -20,6 +20,9 @@ pyo3::create_exception!(
 /// The exception for an error.
 #[cold]
 pub(crate) fn raise(error: Error) -> PyErr {
+    if let Some(raised) = crate::gate::raised() {
+        return raised;
+    }
     if let Error::Deferred { .. } = &error
         && let Some(raised) = crate::random::deferred_failure()
     {

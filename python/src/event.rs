@@ -2,7 +2,7 @@
 
 use crate::device::{Arg, PyDevice, named};
 use crate::error::OrRaise;
-use crate::gate::{self, detach};
+use crate::gate::detach;
 use crate::stream::{PyStream, optional};
 use anyaccel::{Event, EventOptions, Runtime};
 use pyo3::prelude::*;
@@ -54,7 +54,7 @@ impl PyEvent {
 
     /// Waits for the work before the last recording. Ctrl-C ends the wait; the work goes on.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        gate::wait(py, |slice| self.0.synchronize_for(slice))
+        detach(py, || self.0.synchronize()).or_raise()
     }
 
     /// Milliseconds from this event's last recording to another's. Both must be made with `enable_timing=True`.

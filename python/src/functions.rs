@@ -3,7 +3,7 @@
 use crate::device::{Arg, PyDevice, index_of, of_kind};
 use crate::dtype;
 use crate::error::{OrRaise, raise, type_name};
-use crate::gate::{self, detach};
+use crate::gate::detach;
 use crate::scope::{self, Scope};
 use crate::stream::PyStream;
 use anyaccel::{DeviceArg, DeviceInfo, Error, Runtime};
@@ -159,7 +159,7 @@ pub(crate) fn set_stream(stream: &Bound<'_, PyStream>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (device=Arg::CURRENT, /), text_signature = "(device=None, /)")]
 pub(crate) fn synchronize(py: Python<'_>, device: Arg) -> PyResult<()> {
-    gate::wait(py, |slice| Runtime::global().synchronize_for(device.0, slice))
+    detach(py, || Runtime::global().synchronize(device.0)).or_raise()
 }
 
 /// Gives back device memory that is kept for reuse.

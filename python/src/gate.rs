@@ -12,15 +12,17 @@
 //! A forked child has one thread and nobody inside: its handler stores 0, nothing else.
 
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
 
 static STATE: AtomicUsize = AtomicUsize::new(0);
 static CLOSER: AtomicUsize = AtomicUsize::new(0);
 const CLOSING: usize = 1;
 const ONE: usize = 2;
 
-/// How long a wait lasts before it looks for signals.
+/// How long a wait for a lock lasts before it looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
 fn this_thread() -> usize {
@@ -54,11 +56,12 @@ pub(crate) fn install() {
     }
 }
 
-/// Runs `f` without the interpreter: whatever starts the runtime, enqueues, allocates or waits.
+/// Runs `f` without the interpreter: whatever starts the runtime, enqueues, allocates or waits. Its waits let handlers of
+/// signals run and end with an error if one raises, which [`raise`](crate::error::raise) then hands on.
 #[inline]
 pub(crate) fn detach<T: Send>(py: Python<'_>, f: impl FnOnce() -> T + Send) -> T {
     let result = py.detach(|| {
-        let result = f();
+        let result = anyaccel::interruptible(interrupted, f);
         if !enter() {
             sleep_for_good();
         }
@@ -85,14 +88,45 @@ pub(crate) fn with_python<T>(f: impl FnOnce(Python<'_>) -> T) -> Option<T> {
     result
 }
 
-/// Waits in slices, so that a signal's handler runs within 100 ms; `step` says whether the wait is over.
-pub(crate) fn wait(py: Python<'_>, mut step: impl FnMut(Duration) -> anyaccel::Result<bool> + Send) -> PyResult<()> {
-    loop {
-        if detach(py, || step(SLICE)).map_err(crate::error::raise)? {
-            return Ok(());
+thread_local! {
+    /// What the handler of a signal raised while this thread waited, until the call that waited raises it.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Lets handlers of signals run, and says whether one raised: a wait then gives up.
+fn interrupted() -> bool {
+    let raised = || RAISED.try_with(|raised| raised.borrow().is_some()).unwrap_or(false);
+    let look = |py: Python<'_>| {
+        if let Err(error) = py.check_signals() {
+            let _exiting = RAISED.try_with(|raised| *raised.borrow_mut() = Some(error));
         }
-        py.check_signals()?;
+    };
+    raised() || with_python(look).is_some() && raised()
+}
+
+/// What the handler of a signal raised while this thread waited.
+pub(crate) fn raised() -> Option<PyErr> {
+    RAISED.try_with(|raised| raised.borrow_mut().take()).ok().flatten()
+}
+
+/// Takes a lock that may be held for long. To be called without the interpreter.
+pub(crate) fn lock<'a, T>(mutex: &'a Mutex<T>, call: &'static str) -> anyaccel::Result<MutexGuard<'a, T>> {
+    let mut asked = Instant::now();
+    for attempt in 0_u32.. {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if attempt < 64 => std::thread::yield_now(),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_micros(200)),
+        }
+        if asked.elapsed() >= SLICE {
+            if interrupted() {
+                break;
+            }
+            asked = Instant::now();
+        }
     }
+    Err(anyaccel::Error::Interrupted { call })
 }
 
 /// Closes the gate. For `atexit` alone.

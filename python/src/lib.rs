@@ -2,7 +2,7 @@
 //! `torch.accelerator`.
 //!
 //! Everything acts on the process-wide runtime. Whatever may start it, enqueue, allocate or wait gives the interpreter to
-//! other threads meanwhile ([`gate`]); waits look for signals every 50 ms. Objects are frozen: what changes is behind the
+//! other threads meanwhile ([`gate`]), and its waits look for signals every 50 ms. Objects are frozen: what changes is behind the
 //! runtime's own locks.
 
 mod device;

@@ -173,7 +173,7 @@ impl PyStream {
 
     /// Waits for all work enqueued so far. Ctrl-C ends the wait; the work goes on.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        gate::wait(py, |slice| self.stream.synchronize_for(slice))
+        detach(py, || self.stream.synchronize()).or_raise()
     }
 
     /// Makes later work wait for an event.

@@ -27,7 +27,7 @@ pub fn backends() -> Vec<Backend> {
     linked::all()
         .into_iter()
         .map(|linked| {
-            let driver = (linked.construct)();
+            let driver = linked.driver();
             let probe = driver.fork_safe_probe().then(|| driver.probe());
             let visible = probe.as_ref().map_or(0, |probe| probe.visible);
             Backend {
@@ -58,7 +58,8 @@ pub struct Selection {
     pub error: Option<Error>,
 }
 
-/// How the process-wide runtime chooses. Starts nothing.
+/// How the process-wide runtime chooses. Starts nothing, unless a probe on the way has to, as OpenCL's does where drivers are
+/// installed.
 pub fn selection() -> Selection {
     let runtime = Runtime::global();
     let variable = env::read(env::BACKEND).filter(|name| !name.is_empty());
@@ -68,7 +69,7 @@ pub fn selection() -> Selection {
     let kind = runtime.kind();
     let count_now = kind.and_then(|kind| {
         let linked = linked::all().into_iter().find(|linked| linked.kind == kind)?;
-        let driver = (linked.construct)();
+        let driver = linked.driver();
         driver.fork_safe_probe().then(|| driver.probe().visible)
     });
     Selection {

@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::graph::GraphError;
+use anyaccel_abi::LoadError;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
 use anyaccel_engine::random::RandomError;
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
@@ -73,15 +74,20 @@ pub enum Error {
         count: Option<u32>,
     },
     /// A backend that was not built in.
-    #[error("Unknown backend '{name}'{}. Known: {}.", From(.variable), Names(.known))]
+    #[error("Unknown backend '{name}'{}. Known: {}.{}", From(.variable), Names(.known), Refused(.refused))]
     UnknownBackend {
         /// The name.
         name: String,
         /// The variable that it came from, if it came from one.
         variable: Option<&'static str>,
-        /// What is built in.
+        /// What is built in, registered or loaded.
         known: Vec<Kind>,
+        /// Plugins that the environment names and that are none: the backend may have been in one of them.
+        refused: Vec<LoadError>,
     },
+    /// A library that can't be used as a plugin.
+    #[error("Plugin {0}.")]
+    Plugin(LoadError),
     /// An environment variable that can't be understood.
     #[error("{name}='{value}' can't be used: expected {expected}.")]
     BadVariable {
@@ -222,6 +228,14 @@ pub enum Error {
     /// A memory pool that can't be entered.
     #[error("{0}")]
     Pool(PoolError),
+    /// A memory snapshot that could not be written; what was at the path before is still there.
+    #[error("The memory snapshot can't be written to '{path}': {reason}.")]
+    SnapshotFile {
+        /// Where it was to go.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
     /// A graph that can't do what was asked, or a call that a capture forbids.
     #[error("{0}")]
     Graph(GraphError),
@@ -244,6 +258,12 @@ pub enum Error {
     /// The runtime was called from a host function.
     #[error("{call} can't be called from inside a host function: it could wait for itself.")]
     InsideHostFunction {
+        /// The call.
+        call: &'static str,
+    },
+    /// A wait was given up, as [`interruptible`](crate::interruptible) was told to. The work goes on.
+    #[error("{call}: the wait was interrupted; the work goes on.")]
+    Interrupted {
         /// The call.
         call: &'static str,
     },
@@ -365,6 +385,12 @@ pub enum Error {
     },
 }
 
+impl std::convert::From<LoadError> for Error {
+    fn from(error: LoadError) -> Self {
+        Self::Plugin(error)
+    }
+}
+
 impl Error {
     /// The class, which decides what a binding raises.
     pub const fn class(&self) -> ErrorClass {
@@ -379,6 +405,7 @@ impl Error {
             | Self::Overlap { .. }
             | Self::Settings(_)
             | Self::Fraction(_)
+            | Self::Plugin(_)
             | Self::Argument { .. } => ErrorClass::Value,
             Self::Generator(RandomError::Seed { .. } | RandomError::StateCount { .. } | RandomError::Layout { .. }) => {
                 ErrorClass::Value
@@ -416,6 +443,14 @@ impl fmt::Display for Names<'_> {
             write!(f, "{}{kind}", if at == 0 { "" } else { ", " })?;
         }
         Ok(())
+    }
+}
+
+struct Refused<'a>(&'a [LoadError]);
+
+impl fmt::Display for Refused<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|error| write!(f, " Refused: {error}."))
     }
 }
 

@@ -13,7 +13,7 @@
 //!   so in a child that is forked then: it is exiting as well.
 //! - A child made by a raw `clone` runs no handler, so slow paths also compare the pid ([`notice`]).
 
-use anyaccel_hal::Kind;
+use anyaccel_hal::{Driver, Kind};
 use std::mem::ManuallyDrop;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -56,6 +56,12 @@ pub(crate) fn birth() -> u64 {
         EXITING => NEVER,
         now => now,
     }
+}
+
+/// Whether this process was forked from one that had a runtime.
+#[cfg(feature = "backtrace")]
+pub(crate) fn is_child() -> bool {
+    !matches!(epoch(), 1 | EXITING)
 }
 
 /// Whether the process is exiting.
@@ -166,6 +172,11 @@ pub(crate) fn inherited(kind: Kind) -> Option<Culprit> {
     // The oldest is the last.
     let first = touched().filter(of_parents).filter(stands).last();
     first.map(|entry| Culprit { call: entry.call, pid: entry.pid })
+}
+
+/// Whether no start of this driver's kind can succeed here, as a parent of this process started it.
+pub(crate) fn refused(driver: &dyn Driver) -> bool {
+    !driver.restartable() && inherited(driver.kind()).is_some()
 }
 
 fn touched() -> impl Iterator<Item = &'static Touch> {

@@ -7,7 +7,8 @@
 //! # Which backend
 //!
 //! `ANYACCEL_BACKEND=name`, or the builder; else the first kind with a device of `cuda`, `hip`, `xpu`, `mps`, `mtia`,
-//! registered private kinds, `opencl`, as far as they are built in. The built-in `host` device and the simulated one are
+//! registered private kinds, `opencl`, as far as they are built in. Vendors' plugins join them: `ANYACCEL_PLUGINS=/abs/a.so:/abs/b.so`
+//! or [`load_plugin`]. The built-in `host` device and the simulated one are
 //! never chosen silently: name them.
 //!
 //! # Starting
@@ -44,12 +45,15 @@ mod fork;
 mod functions;
 mod graph;
 mod guard;
+mod history;
+mod interrupt;
 mod kernel;
 mod lane;
 mod lifecycle;
 mod linked;
 mod local;
 mod memory;
+mod plugins;
 mod port;
 mod properties;
 pub mod random;
@@ -66,10 +70,13 @@ pub mod allocator {
     pub use anyaccel_engine::pinned::{HostStats, TimeStat};
 }
 
+pub use anyaccel_abi::{LoadError, Refusal};
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
+pub use anyaccel_engine::history::{Action as HistoryAction, ContextLevel, StackFrame, StackId, StackSource};
 pub use anyaccel_hal::{
     self as hal, Check, DType, DTypeSet, DeviceInfo, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,
 };
+pub use anyaccel_snapshot::Snapshot;
 pub use buffer::{Buffer, BufferSlice, PinnedBuffer};
 pub use deferred::{DEFERRED_LIMIT, DeferKey};
 pub use device::{Device, DeviceArg};
@@ -79,9 +86,12 @@ pub use event::{Event, EventOptions};
 pub use functions::*;
 pub use graph::{Capture, CaptureErrorMode, Graph, GraphError, GraphNode, GraphOptions, GraphUpdate};
 pub use guard::{DeviceIndexGuard, StreamGuard};
+pub use history::{HistoryOptions, HistoryStacks, HistoryStatus, MemoryAnnotation, Recorded};
+pub use interrupt::interruptible;
 pub use kernel::{Kernel, LaunchArg};
 pub use linked::{Constructor, register_backend};
 pub use memory::{HostMemoryStats, MemPool, MemPoolGuard, MemoryStats};
+pub use plugins::{PluginReport, load_plugin, plugins};
 pub use properties::DeviceCapability;
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stream::{Stream, StreamOptions};

@@ -19,7 +19,7 @@ use crate::memory::MemoryRules;
 use crate::port::Port;
 use crate::random::Generator;
 use crate::runtime::{Core, Runtime};
-use crate::{env, linked};
+use crate::{env, linked, plugins};
 use anyaccel_hal::{Absence, Driver, FaultKind, Kind, Probe};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -73,6 +73,7 @@ impl Live {
         let port = Port::new(hal, device, ordinal, self.forever, settings.clone());
         self.memory.greet(&port);
         let port = slot.port.get_or_init(|| port);
+        self.memory.history.greet(port);
         // Others may have been set for all open devices before this was one.
         let now = self.memory.settings();
         if now != settings {
@@ -165,7 +166,8 @@ impl Core {
                     return match drivers.iter().find(|(kind, _)| kind.name() == name) {
                         Some((_, driver)) => Ok(Some(Chosen { driver, probe: None })),
                         None => {
-                            Err(Error::UnknownBackend { name, variable: Some(env::BACKEND), known: linked::kinds() })
+                            let (known, refused) = (linked::kinds(), plugins::refused());
+                            Err(Error::UnknownBackend { name, variable: Some(env::BACKEND), known, refused })
                         }
                     };
                 }
@@ -189,7 +191,7 @@ impl Core {
         if driver.fork_safe_probe() {
             return driver.probe();
         }
-        if !driver.restartable() && fork::inherited(kind).is_some() {
+        if fork::refused(&**driver) {
             return Probe { visible: 0, present: None, absence: None, started: false };
         }
         let trace = fork::touch(kind, call);

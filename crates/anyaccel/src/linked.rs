@@ -1,7 +1,8 @@
 //! Which backends this build has: the only file that names them, and the list of those registered at run time.
 
 use crate::error::{Error, Result};
-use crate::fork;
+use crate::{fork, plugins};
+use anyaccel_abi::Plugin;
 use anyaccel_hal::{Driver, Kind};
 use std::ptr;
 use std::sync::Arc;
@@ -10,19 +11,61 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// Makes a driver. Starts nothing (H22, H24).
 pub type Constructor = fn() -> Arc<dyn Driver>;
 
-/// A backend that is built in or registered.
+/// A backend that can be chosen: built in, registered, or a plugin.
 #[derive(Clone, Copy)]
 pub(crate) struct Linked {
     pub(crate) kind: Kind,
-    pub(crate) construct: Constructor,
+    origin: Origin,
+}
+
+#[derive(Clone, Copy)]
+enum Origin {
+    /// The second is for who asks for this kind by name.
+    Constructors(Constructor, Constructor),
+    Plugin(Plugin),
+}
+
+impl Linked {
+    const fn new(kind: Kind, construct: Constructor) -> Self {
+        Self::choosy(kind, construct, construct)
+    }
+
+    /// A kind that has more devices for who asks for it by name.
+    const fn choosy(kind: Kind, construct: Constructor, by_name: Constructor) -> Self {
+        Self { kind, origin: Origin::Constructors(construct, by_name) }
+    }
+
+    pub(crate) fn of_plugin(plugin: Plugin) -> Self {
+        Self { kind: plugin.kind(), origin: Origin::Plugin(plugin) }
+    }
+
+    /// A new driver. Starts nothing.
+    pub(crate) fn driver(self) -> Arc<dyn Driver> {
+        match self.origin {
+            Origin::Constructors(construct, _) => construct(),
+            Origin::Plugin(plugin) => plugin.driver(),
+        }
+    }
+
+    /// The same for who asks for this kind by name.
+    pub(crate) fn driver_by_name(self) -> Arc<dyn Driver> {
+        match self.origin {
+            Origin::Constructors(_, by_name) => by_name(),
+            Origin::Plugin(plugin) => plugin.driver(),
+        }
+    }
 }
 
 /// Built in, in the order in which one is chosen; `host` and `sim` are chosen only by name.
 const BUILT_IN: &[Linked] = &[
+    #[cfg(feature = "cuda")]
+    Linked::new(Kind::CUDA, anyaccel_cuda::driver),
+    #[cfg(feature = "opencl")]
+    Linked::choosy(Kind::OPENCL, anyaccel_opencl::driver, anyaccel_opencl::driver_by_name),
     #[cfg(feature = "host")]
-    Linked { kind: Kind::HOST, construct: anyaccel_host::driver },
+    Linked::new(Kind::HOST, anyaccel_host::driver),
     #[cfg(feature = "sim")]
-    Linked { kind: Kind::SIM, construct: simulated },
+    Linked::new(Kind::SIM, simulated),
 ];
 
 /// A simulated device whose work runs on threads, as on any other device.
@@ -52,10 +95,15 @@ fn registered() -> Vec<Linked> {
     all
 }
 
+/// What is built in or registered, plugins left out.
+pub(crate) fn without_plugins() -> impl Iterator<Item = Linked> {
+    BUILT_IN.iter().copied().chain(registered())
+}
+
 /// Everything that can be chosen, the most preferred first: the vendors' kinds in [`Kind::KNOWN`]'s order with
-/// registered private kinds before `opencl`, then `host` and `sim`.
+/// private kinds, registered ones and plugins, before `opencl`, then `host` and `sim`.
 pub(crate) fn all() -> Vec<Linked> {
-    let mut all: Vec<Linked> = BUILT_IN.iter().copied().chain(registered()).collect();
+    let mut all: Vec<Linked> = without_plugins().chain(plugins::chosen().map(Linked::of_plugin)).collect();
     all.sort_by_key(|linked| rank(linked.kind));
     all
 }
@@ -75,13 +123,13 @@ pub(crate) fn kinds() -> Vec<Kind> {
     all().into_iter().map(|linked| linked.kind).collect()
 }
 
-/// The kinds that a device string may begin with: those with names of their own, and the registered ones.
+/// The kinds that a device string may begin with: those with names of their own, the registered ones and plugins.
 pub(crate) fn named_kinds() -> Vec<Kind> {
     let mut kinds: Vec<Kind> = vec![Kind::CPU];
     kinds.extend(Kind::KNOWN.into_iter().filter(|&kind| kind != Kind::CPU && kind != Kind::META));
-    for linked in registered() {
-        if !kinds.contains(&linked.kind) {
-            kinds.push(linked.kind);
+    for kind in registered().into_iter().map(|linked| linked.kind).chain(plugins::known().map(Plugin::kind)) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
         }
     }
     kinds.push(Kind::META);
@@ -112,7 +160,7 @@ pub fn register_backend(kind: Kind, construct: Constructor) -> Result<()> {
         return refuse("the process-wide runtime has been used already");
     }
     let entry: *mut Registered =
-        Box::leak(Box::new(Registered { linked: Linked { kind, construct }, next: ptr::null() }));
+        Box::leak(Box::new(Registered { linked: Linked::new(kind, construct), next: ptr::null() }));
     let mut head = REGISTERED.load(Ordering::Acquire);
     loop {
         // SAFETY: leaked just now and not yet shared, so writing through it is exclusive.

@@ -3,6 +3,7 @@
 //! Keyed by runtime. The process-wide runtime has key 0 in every generation, so a forked child inherits the current
 //! device; streams belong to one generation and are forgotten when the epoch moves on.
 
+use crate::interrupt::Stop;
 use crate::lane::LaneRef;
 use crate::runtime::Core;
 use std::cell::{Cell, RefCell};
@@ -28,17 +29,32 @@ struct Entry {
 
 struct Local {
     in_host_fn: Cell<bool>,
+    stop: Cell<Option<Stop>>,
     entries: RefCell<Vec<Entry>>,
 }
 
 thread_local! {
-    static LOCAL: Local = const { Local { in_host_fn: Cell::new(false), entries: RefCell::new(Vec::new()) } };
+    static LOCAL: Local = const {
+        Local { in_host_fn: Cell::new(false), stop: Cell::new(None), entries: RefCell::new(Vec::new()) }
+    };
 }
 
 /// Whether this thread runs a host function.
 #[inline]
 pub(crate) fn in_host_fn() -> bool {
     LOCAL.try_with(|local| local.in_host_fn.get()).unwrap_or(false)
+}
+
+/// Whom this thread's waits ask whether to go on.
+#[inline]
+pub(crate) fn stop() -> Option<Stop> {
+    LOCAL.try_with(|local| local.stop.get()).ok().flatten()
+}
+
+/// Puts another in its place, and returns the one before.
+#[inline]
+pub(crate) fn exchange_stop(stop: Option<Stop>) -> Option<Stop> {
+    LOCAL.try_with(|local| local.stop.replace(stop)).ok().flatten()
 }
 
 /// Runs `f` as a host function.

@@ -5,6 +5,7 @@ use crate::deferred::DeferKey;
 use crate::device::{Device, DeviceArg};
 use crate::env;
 use crate::error::{Error, Result};
+use crate::history::History;
 use crate::local;
 use crate::port::Port;
 use crate::runtime::Runtime;
@@ -26,6 +27,7 @@ type Observer = dyn Fn(Device, &OutOfMemory) + Send + Sync;
 pub(crate) struct MemoryRules {
     settings: Mutex<Option<Settings>>,
     observers: Mutex<Vec<Arc<Observer>>>,
+    pub(crate) history: History,
 }
 
 impl MemoryRules {

@@ -10,11 +10,13 @@ use crate::lifecycle::{Live, Phase, Source};
 use crate::linked;
 use crate::local;
 use crate::memory::MemoryRules;
+use crate::plugins;
 use crate::random::Seeds;
 use anyaccel_hal::{Driver, Kind};
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
@@ -112,12 +114,16 @@ impl Eq for Runtime {}
 #[derive(Default)]
 pub struct RuntimeBuilder {
     backend: Option<String>,
+    plugin: Option<PathBuf>,
     driver: Option<Arc<dyn Driver>>,
 }
 
 impl fmt::Debug for RuntimeBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuntimeBuilder").field("backend", &self.backend).finish_non_exhaustive()
+        f.debug_struct("RuntimeBuilder")
+            .field("backend", &self.backend)
+            .field("plugin", &self.plugin)
+            .finish_non_exhaustive()
     }
 }
 
@@ -126,6 +132,14 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn backend(mut self, name: impl Into<String>) -> Self {
         self.backend = Some(name.into());
+        self
+    }
+
+    /// Uses the vendor's plugin at that absolute path, instead of a backend by its name. The process-wide runtime does not
+    /// choose from it: for that see [`load_plugin`](crate::load_plugin).
+    #[must_use]
+    pub fn plugin(mut self, path: impl Into<PathBuf>) -> Self {
+        self.plugin = Some(path.into());
         self
     }
 
@@ -139,18 +153,22 @@ impl RuntimeBuilder {
     /// The runtime. Starts nothing. Without a backend or a driver it chooses as the process-wide one does.
     ///
     /// # Errors
-    /// [`Error::UnknownBackend`], listing those that exist.
+    /// [`Error::UnknownBackend`], listing those that exist; [`Error::Plugin`].
     pub fn build(self) -> Result<Runtime> {
         fork::install();
         fork::notice();
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let source = match (self.driver, self.backend) {
-            (Some(driver), _) => Source::Fixed(Fenced::new(driver)),
-            (None, Some(name)) => match linked::all().into_iter().find(|linked| linked.kind.name() == name) {
-                Some(linked) => Source::Fixed(Fenced::new((linked.construct)())),
-                None => return Err(Error::UnknownBackend { name, variable: None, known: linked::kinds() }),
+        let source = match (self.driver, self.plugin, self.backend) {
+            (Some(driver), ..) => Source::Fixed(Fenced::new(driver)),
+            (None, Some(path), _) => Source::Fixed(Fenced::new(plugins::used_by_builder(&path)?.driver())),
+            (None, None, Some(name)) => match linked::all().into_iter().find(|linked| linked.kind.name() == name) {
+                Some(linked) => Source::Fixed(Fenced::new(linked.driver_by_name())),
+                None => {
+                    let (known, refused) = (linked::kinds(), plugins::refused());
+                    return Err(Error::UnknownBackend { name, variable: None, known, refused });
+                }
             },
-            (None, None) => search(),
+            (None, None, None) => search(),
         };
         let core = Core::new(NEXT.fetch_add(1, Ordering::Relaxed), source);
         Ok(Runtime { core: CoreRef::Own(Arc::new(core)) })
@@ -158,7 +176,7 @@ impl RuntimeBuilder {
 }
 
 fn search() -> Source {
-    Source::Search(linked::all().into_iter().map(|linked| (linked.kind, Fenced::new((linked.construct)()))).collect())
+    Source::Search(linked::all().into_iter().map(|linked| (linked.kind, Fenced::new(linked.driver()))).collect())
 }
 
 impl Runtime {
@@ -463,9 +481,7 @@ impl Runtime {
             return Ok(());
         }
         let Ok(Some(chosen)) = self.core.choose("lazy_call") else { return Ok(()) };
-        let kind = chosen.driver.kind();
-        let never = !chosen.driver.restartable() && fork::inherited(kind).is_some();
-        if never || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
+        if fork::refused(&**chosen.driver) || chosen.driver.fork_safe_probe() && chosen.driver.probe().visible == 0 {
             return Ok(());
         }
         match self.core.deferred.push(key, at, Box::new(call))? {

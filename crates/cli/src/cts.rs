@@ -5,9 +5,11 @@ use crate::output::{Class, Failure, Output};
 use anyaccel::Kind;
 use anyaccel_cts::fork::child_main;
 use anyaccel_cts::{
-    CaseReport, Entry, Options, Report, Source, Subject, Tally, Verdict, list, run as run_suite, subjects,
+    CaseReport, Entry, NotCaptured, Options, Planned, Report, Source, Subject, Tally, Verdict, list, not_captured, plan,
+    run as run_suite, subjects,
 };
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LONG: &str = "\
@@ -16,8 +18,14 @@ between runtime and backend, and the sentences of the public one. Prints what
 fails, what is known to be missing, and how many cases passed; with --verbose
 every case.
 
+Given a LIBRARY, a vendor's plugin, the suite examines that one: with the
+devices and the memory that it has, two devices and 192 MiB are enough for every
+case. See docs/add-a-backend.md.
+
 Example:
   $ anyaccel cts --backend host
+  $ anyaccel cts ./libvendor.so
+  $ anyaccel cts ./libvendor.so --filter 'order.*' --list
   $ anyaccel cts --filter 'order.*' --verbose
   $ anyaccel cts --require host --json | jq '.reports[].cases[] | .id'
   $ anyaccel cts --list
@@ -33,14 +41,24 @@ JSON (schema anyaccel.cts.v1):
 JSON of --list (schema anyaccel.cts-list.v1):
   promises[]    id, source (rule or sentence), text, cases[] (ids), no_case
                 (why none proves it, or null)
+JSON of --list with LIBRARY (schema anyaccel.cts-plan.v1):
+  plans[]       subject, cases[]
+    cases[]     id, level, rules[], sentences[], skipped (why, or null)
+  not_captured[]
+                pattern, reason: cases of streams that are not also run
+                captured (ID@captured by the device, ID@recorded by the engine)
 
-Exit code: 0; 1 if a case failed, a known gap has gone, or a required backend
-is not here; 2 for bad arguments.";
+Exit code: 0; 1 if a case failed, a known gap has gone, a required backend is
+not here, or a library is no plugin; 2 for bad arguments.";
 
 /// Run the conformance suite on backends
 #[derive(clap::Args, Debug)]
 #[command(long_about = LONG)]
 pub(crate) struct Args {
+    /// A vendor's plugin to examine; several if need be
+    #[arg(value_name = "LIBRARY")]
+    library: Vec<PathBuf>,
+
     /// Only this backend; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     backend: Vec<String>,
@@ -65,8 +83,8 @@ pub(crate) struct Args {
     #[arg(long)]
     fail_fast: bool,
 
-    /// Show which cases prove what, and run nothing
-    #[arg(long, conflicts_with_all = ["backend", "filter", "require", "seed", "timeout", "fail_fast", "verbose"])]
+    /// Show which cases prove what, or with LIBRARY which apply, and run nothing
+    #[arg(long, conflicts_with_all = ["backend", "require", "seed", "timeout", "fail_fast", "verbose"])]
     list: bool,
 
     /// Print every case
@@ -96,6 +114,8 @@ struct ListDocument {
     schema: &'static str,
     /// Every rule and sentence, the rules first.
     promises: Vec<Entry>,
+    /// Cases of streams that are run at once only, and why.
+    not_captured: &'static [NotCaptured],
 }
 
 /// Runs a script of the suite and exits, if this process was started for that: by cases that need one of their own. To be
@@ -108,13 +128,22 @@ pub(crate) fn run_script() {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
-    if args.list {
+    if args.list && args.library.is_empty() {
+        if !args.filter.is_empty() {
+            let message = "--filter with --list needs a LIBRARY, whose cases are then listed";
+            return Err(Failure::new(Class::Usage, message));
+        }
         return tell_list(output);
     }
     let subjects = choose(args)?;
+    let mut require = args.require.iter().map(|name| known_kind(name)).collect::<Result<Vec<Kind>, _>>()?;
+    if !args.library.is_empty() {
+        // Who names a plugin wants it examined: one without devices is no success.
+        require.extend(subjects.iter().map(Subject::kind));
+    }
     let options = Options {
         filter: args.filter.clone(),
-        require: args.require.iter().map(|name| known_kind(name)).collect::<Result<_, _>>()?,
+        require,
         seed: args.seed,
         timeout: Duration::from_secs(args.timeout),
         fail_fast: args.fail_fast,
@@ -122,6 +151,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         child: std::env::current_exe().ok(),
         ..Options::default()
     };
+    if args.list {
+        return tell_plans(&subjects, &options, output);
+    }
     let mut reports = Vec::new();
     for subject in &subjects {
         let report = run_suite(subject, &options);
@@ -142,9 +174,17 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     conclude(&reports)
 }
 
-/// The backends to examine: those named, or all, and those required.
+/// A vendor's plugin. On the command line its path may be relative.
+fn plugin(path: &Path) -> Result<Subject, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::new(Class::Input, error.to_string());
+    let absolute = std::path::absolute(path).map_err(|error| wrong(&format!("{}: {error}", path.display())))?;
+    subjects::plugin(absolute).map_err(|error| wrong(&error))
+}
+
+/// The backends to examine: plugins and those named, or all, and those required.
 fn choose(args: &Args) -> Result<Vec<Subject>, Failure> {
     let all = subjects::all();
+    let plugins = args.library.iter().map(|path| plugin(path)).collect::<Result<Vec<_>, _>>()?;
     let known = || all.iter().map(Subject::name).collect::<Vec<_>>().join(", ");
     let missing = |name: &String| !all.iter().any(|subject| subject.kind().name() == name);
     if let Some(name) = args.backend.iter().find(|name| missing(name)) {
@@ -160,9 +200,10 @@ fn choose(args: &Args) -> Result<Vec<Subject>, Failure> {
     }
     let wanted = |subject: &Subject| {
         let named = |names: &[String]| names.iter().any(|name| subject.kind().name() == name);
-        args.backend.is_empty() || named(&args.backend) || named(&args.require)
+        let unsaid = args.backend.is_empty() && args.library.is_empty();
+        unsaid || named(&args.backend) || named(&args.require)
     };
-    Ok(all.iter().filter(|subject| wanted(subject)).cloned().collect())
+    Ok(plugins.into_iter().chain(all.iter().filter(|subject| wanted(subject)).cloned()).collect())
 }
 
 fn known_kind(name: &str) -> Result<Kind, Failure> {
@@ -179,7 +220,8 @@ fn brief(report: &Report) -> String {
         let (word, said) = match verdict {
             Verdict::Pass | Verdict::Skip { .. } => continue,
             Verdict::Fail(failure) => {
-                ("FAIL", format!("{}: expected {}; seen {}", failure.rule, failure.expected, failure.seen))
+                let rule = named_rule(&failure.rule);
+                ("FAIL", format!("{rule}: expected {}; seen {}", failure.expected, failure.seen))
             }
             Verdict::KnownGap { reason, .. } => ("gap", reason.clone()),
             Verdict::Stale { reason } => ("STALE", format!("passes, but is listed as not yet working: {reason}")),
@@ -191,13 +233,30 @@ fn brief(report: &Report) -> String {
         text.push_str(&item(0, "FAIL", 5, complaint));
     }
     let Tally { passed, failed, skipped, known_gaps } = report.tally();
-    let took = Duration::from_millis(report.millis);
     let counts = match &report.absent {
         Some(why) => format!("not here: {why}"),
-        None => format!("{passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {took:.2?}"),
+        None => {
+            format!("{passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {}", report.took())
+        }
     };
-    text.push_str(&item(0, &report.subject, 5, &counts));
+    text.push_str(&concluded(&report.subject, &counts));
     text
+}
+
+/// The last line of a subject: its name, which for a plugin is a path, and the counts.
+fn concluded(subject: &str, counts: &str) -> String {
+    if subject.contains(std::path::MAIN_SEPARATOR) {
+        return format!("{subject}\n{}", item(0, "", 5, counts));
+    }
+    item(0, subject, 5, counts)
+}
+
+/// A rule with what it is about.
+fn named_rule(id: &str) -> String {
+    list()
+        .into_iter()
+        .find(|entry| entry.id == id)
+        .map_or_else(|| id.to_owned(), |entry| format!("{id}, {}", entry.text))
 }
 
 fn conclude(reports: &[Report]) -> Result<(), Failure> {
@@ -216,7 +275,11 @@ fn conclude(reports: &[Report]) -> Result<(), Failure> {
 fn tell_list(output: &mut Output) -> Result<(), Failure> {
     let promises = list();
     if output.is_json() {
-        return output.document(&ListDocument { schema: "anyaccel.cts-list.v1", promises });
+        return output.document(&ListDocument {
+            schema: "anyaccel.cts-list.v1",
+            promises,
+            not_captured: not_captured(),
+        });
     }
     let mut text = String::new();
     for entry in &promises {
@@ -231,8 +294,52 @@ fn tell_list(output: &mut Output) -> Result<(), Failure> {
             _ => text.push_str(&item(2, "cases", 7, &entry.cases.join(" "))),
         }
     }
+    for never in not_captured() {
+        text.push_str(&format!("{} (not captured)\n", never.pattern));
+        text.push_str(&item(2, "reason", 7, never.reason));
+    }
     let proved = promises.iter().filter(|entry| !entry.cases.is_empty()).count();
     text.push_str(&format!("{proved} of {} promises have cases\n", promises.len()));
+    output.text(&text)
+}
+
+/// The document of `cts LIBRARY --list --json`.
+#[derive(Serialize)]
+struct PlanDocument<'a> {
+    /// `anyaccel.cts-plan.v1`.
+    schema: &'static str,
+    /// One for each library.
+    plans: Vec<Plan<'a>>,
+}
+
+/// What a run on a library would do.
+#[derive(Serialize)]
+struct Plan<'a> {
+    /// The library.
+    subject: &'a str,
+    /// Its cases.
+    cases: Vec<Planned>,
+}
+
+fn tell_plans(subjects: &[Subject], options: &Options, output: &mut Output) -> Result<(), Failure> {
+    let plans: Vec<Plan<'_>> =
+        subjects.iter().map(|subject| Plan { subject: subject.name(), cases: plan(subject, options) }).collect();
+    if output.is_json() {
+        return output.document(&PlanDocument { schema: "anyaccel.cts-plan.v1", plans });
+    }
+    let mut text = String::new();
+    for Plan { subject, cases } in &plans {
+        for Planned { id, level, rules, sentences, skipped } in cases {
+            let proves: Vec<&str> = rules.iter().map(String::as_str).chain(sentences.iter().copied()).collect();
+            text.push_str(&format!("{id} ({level})\n"));
+            text.push_str(&item(2, "proves", 7, &proves.join(" ")));
+            if let Some(why) = skipped {
+                text.push_str(&item(2, "skipped", 7, why));
+            }
+        }
+        let apply = cases.iter().filter(|case| case.skipped.is_none()).count();
+        text.push_str(&item(0, subject, 5, &format!("{apply} of {} cases apply", cases.len())));
+    }
     output.text(&text)
 }
 

@@ -4,7 +4,7 @@ use crate::environment::{BACKEND, chosen, problems};
 use crate::info::Choice;
 use crate::layout::item;
 use crate::output::{Class, Failure, Output, one_line};
-use anyaccel::{Backend, Check, Selection, Verdict, backends, selection};
+use anyaccel::{Backend, Check, PluginReport, Selection, Verdict, backends, plugins, selection};
 use serde::Serialize;
 
 const LONG: &str = "\
@@ -27,10 +27,12 @@ JSON (schema anyaccel.doctor.v1):
     checks[]    layer (library, version, device_nodes, permissions, mask,
                 probe), verdict (pass, warn, fail, not_applicable), subject,
                 found
+  plugins[]     what became of each library that ANYACCEL_PLUGINS names: path,
+                kind (or null), problem (why it is no plugin, or null)
   problems[]    mistakes in the environment
 
-Exit code: 0; 1 if a variable can't be used or names a backend without device.
-A machine without accelerators is healthy.";
+Exit code: 0; 1 if a variable can't be used, or names a backend without device
+or a library that is no plugin. A machine without accelerators is healthy.";
 
 /// Examine each backend layer by layer, without starting it
 #[derive(clap::Args, Debug)]
@@ -52,8 +54,29 @@ struct Document {
     selection: Choice,
     /// The backends of this build, the most preferred first.
     backends: Vec<BackendDocument>,
+    /// What became of each plugin.
+    plugins: Vec<PluginDocument>,
     /// Mistakes in the environment.
     problems: Vec<String>,
+}
+
+/// A plugin that the environment names.
+#[derive(Serialize)]
+struct PluginDocument {
+    /// The library.
+    path: String,
+    /// Its kind.
+    kind: Option<&'static str>,
+    /// Why it is none.
+    problem: Option<String>,
+}
+
+impl PluginDocument {
+    fn new(report: &PluginReport) -> Self {
+        let path = one_line(&report.path.display().to_string());
+        let problem = report.outcome.as_ref().err().map(|error| one_line(&error.reason.to_string()));
+        Self { path, kind: report.outcome.as_ref().ok().map(|kind| kind.name()), problem }
+    }
 }
 
 /// A backend, examined.
@@ -79,7 +102,10 @@ struct CheckDocument {
 }
 
 pub(crate) fn run(output: &mut Output) -> Result<(), Failure> {
-    let (backends, selection) = (backends(), selection());
+    // A probe on the way to the selection may find what the checks then tell of.
+    let selection = selection();
+    let backends = backends();
+    let plugins: Vec<PluginDocument> = plugins().iter().map(PluginDocument::new).collect();
     let problems = problems(&backends, &selection);
     if output.is_json() {
         output.document(&Document {
@@ -87,10 +113,11 @@ pub(crate) fn run(output: &mut Output) -> Result<(), Failure> {
             version: env!("CARGO_PKG_VERSION"),
             selection: Choice::new(&selection, &backends),
             backends: backends.iter().map(document).collect(),
+            plugins,
             problems: problems.clone(),
         })?;
     } else {
-        output.text(&for_people(&backends, &selection, &problems))?;
+        output.text(&for_people(&backends, &selection, &plugins, &problems))?;
     }
     match problems.len() {
         0 => Ok(()),
@@ -114,13 +141,20 @@ fn document(backend: &Backend) -> BackendDocument {
     BackendDocument { kind: backend.kind.name(), checks: backend.checks.iter().map(check).collect() }
 }
 
-fn for_people(backends: &[Backend], selection: &Selection, problems: &[String]) -> String {
+fn for_people(backends: &[Backend], selection: &Selection, plugins: &[PluginDocument], problems: &[String]) -> String {
     let mut text = item(0, "anyaccel", 8, env!("CARGO_PKG_VERSION"));
     let variable = match &selection.variable {
         Some(value) => one_line(&format!("'{value}'")),
         None => "not set".to_owned(),
     };
     text.push_str(&item(0, "chosen", 8, &format!("{}; {BACKEND} is {variable}", chosen(selection, backends))));
+    for PluginDocument { path, kind, problem } in plugins {
+        let became = match (kind, problem) {
+            (_, Some(problem)) => format!("{path}: refused: {problem}"),
+            (kind, None) => format!("{path}: {}", kind.unwrap_or_default()),
+        };
+        text.push_str(&item(0, "plugin", 8, &became));
+    }
     for backend in backends {
         text.push_str(&format!("\n{}\n", backend.kind));
         for check in &backend.checks {

@@ -2,10 +2,12 @@
 
 use crate::output::one_line;
 use anyaccel::hal::Absence;
-use anyaccel::{Backend, Selection};
+use anyaccel::{Backend, Selection, plugins};
 
 /// The variable that names a backend.
 pub(crate) const BACKEND: &str = "ANYACCEL_BACKEND";
+/// The variable that names vendors' plugins.
+const PLUGINS: &str = "ANYACCEL_PLUGINS";
 
 /// Why there is no device, in words.
 pub(crate) fn absence(absence: &Absence) -> String {
@@ -44,9 +46,16 @@ pub(crate) fn chosen(selection: &Selection, backends: &[Backend]) -> String {
     }
 }
 
+/// Plugins that the environment names and that are none.
+fn refused() -> Vec<String> {
+    let refused = plugins().into_iter().filter_map(|report| report.outcome.err());
+    refused.map(|error| one_line(&format!("{PLUGINS}: {error}"))).collect()
+}
+
 /// Mistakes in the environment, each with its variable and value: what the first call that needs a device would report.
 pub(crate) fn problems(backends: &[Backend], selection: &Selection) -> Vec<String> {
     let mut problems: Vec<String> = selection.error.iter().map(|error| one_line(&error.to_string())).collect();
+    problems.extend(refused());
     for backend in backends {
         let Some(probe) = &backend.probe else { continue };
         match &probe.absence {

@@ -26,6 +26,8 @@ Variables:
   ANYACCEL_BACKEND        which backend to use, by name; without it the first
                           kind that has a device. host and sim are used only
                           when named
+  ANYACCEL_PLUGINS        vendors' libraries to load, absolute paths with colons
+                          between them; see anyaccel doctor
   ANYACCEL_HOST_DEVICES   how many host devices there are, 0 to 64
   ANYACCEL_HOST_MEMORY    memory of each, in bytes or as 512MiB
 

@@ -1,6 +1,7 @@
 //! What a case is, and how it ends.
 
 use crate::env::Env;
+use crate::ways::{self, Way};
 use anyaccel_hal::Fault;
 use std::fmt;
 
@@ -164,7 +165,7 @@ pub(crate) fn errs<T>(
 /// One case: a row of the suite's table.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// `subject.what-is-right`, or with a variant `order.across-streams/gate`.
+    /// `subject.what-is-right`, or with a variant `order.across-streams/gate`; captured, `order.transitive@captured`.
     pub id: &'static str,
     /// The floor that it examines.
     pub level: Level,
@@ -176,17 +177,26 @@ pub struct Case {
     pub devices: u32,
     /// What else it needs.
     pub needs: &'static [Capability],
+    /// How its work gets to the device.
+    pub way: Way,
     /// The case itself.
     pub run: fn(&Env) -> Outcome,
 }
 
 impl Case {
     pub(crate) const fn hal(id: &'static str, rules: &'static [u8], run: fn(&Env) -> Outcome) -> Self {
-        Self { id, level: Level::Hal, rules, sentences: &[], devices: 1, needs: &[], run }
+        Self { id, level: Level::Hal, rules, sentences: &[], devices: 1, needs: &[], way: Way::Eager, run }
     }
 
     pub(crate) const fn face(id: &'static str, sentences: &'static [&'static str], run: fn(&Env) -> Outcome) -> Self {
-        Self { id, level: Level::Face, rules: &[], sentences, devices: 1, needs: &[], run }
+        Self { id, level: Level::Face, rules: &[], sentences, devices: 1, needs: &[], way: Way::Eager, run }
+    }
+
+    /// This case, run at once and in further ways. Their names live as long as the table, which is made once.
+    pub(crate) fn in_ways(self, ways: &[Way]) -> Vec<Case> {
+        let ways = if ways::not_captured_because(self.id).is_some() { &[] } else { ways };
+        let further = ways.iter().map(|&way| Self { id: format!("{}{}", self.id, way.suffix()).leak(), way, ..self });
+        std::iter::once(self).chain(further).collect()
     }
 
     pub(crate) const fn devices(mut self, devices: u32) -> Self {

@@ -1,8 +1,9 @@
 //! What a case gets: a way to make drivers, a seed, and how patient to be.
 
-use crate::case::{Capability, Outcome, Stop};
+use crate::case::{Capability, Level, Outcome, Stop};
 use crate::lab::{Lab, locked};
 use crate::subject::{Abilities, Ask, Complaints, Made, Subject};
+use crate::ways::{self, Way};
 use anyaccel_hal::{Driver, Format, Kind};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,8 @@ pub struct Env {
     /// After how long something that must happen counts as not happening.
     pub(crate) patience: Duration,
     pub(crate) devices: u32,
+    pub(crate) way: Way,
+    pub(crate) level: Level,
     pub(crate) child: Option<PathBuf>,
     pub(crate) complaints: Arc<Mutex<Vec<Complaints>>>,
 }
@@ -42,7 +45,8 @@ impl Env {
         if let Some(complaints) = &made.complaints {
             locked(&self.complaints).push(complaints.clone());
         }
-        Ok(made)
+        let driver = ways::over(made.driver(), self.way, self.level);
+        Ok(made.with_driver(driver))
     }
 
     /// The same without its handles.

@@ -16,6 +16,9 @@
 //! [`Level::Face`] build a runtime over the same driver and prove the sentences of the public contract. [`list`] shows
 //! for each rule and sentence which cases prove it, or why none can.
 //!
+//! A case of streams is written once and run in several [`Way`]s: at once, captured into the device's own graphs, and
+//! captured and replayed by the engine.
+//!
 //! A case that hangs fails after [`Options::timeout`]; one that panics fails. A case never depends on time alone: what
 //! must not happen yet is held up by a gate or by a host function that the case itself releases.
 
@@ -33,11 +36,13 @@ mod rules;
 mod runner;
 mod subject;
 pub mod subjects;
+mod ways;
 
 pub use case::{Capability, Case, Failure, Level, Outcome, Stop};
 pub use cases::all;
 pub use env::Env;
 pub use list::{Entry, Source, list};
 pub use report::{CaseReport, Report, Tally, Verdict};
-pub use runner::{Options, run};
+pub use runner::{Options, Planned, plan, run};
 pub use subject::{Ask, Exempt, Made, Subject};
+pub use ways::{NotCaptured, Way, not_captured};

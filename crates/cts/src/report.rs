@@ -99,6 +99,11 @@ impl Report {
         self.cases.iter().filter(|case| case.verdict.is_failure())
     }
 
+    /// How long the run took, for people.
+    pub fn took(&self) -> String {
+        text(self.millis)
+    }
+
     /// How many cases ended how.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
@@ -114,6 +119,14 @@ impl Report {
     }
 }
 
+/// A time that was measured in whole milliseconds.
+fn text(millis: u64) -> String {
+    match millis {
+        0 => "< 1ms".to_owned(),
+        _ => format!("{:.2?}", Duration::from_millis(millis)),
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.cases.iter().map(|case| case.id.len()).max().unwrap_or(0);
@@ -125,7 +138,7 @@ impl fmt::Display for Report {
                 Verdict::KnownGap { .. } => "gap",
                 Verdict::Stale { .. } => "STALE",
             };
-            write!(f, "{word:<5} {level:<4} {id:<width$} {:>8.2?}", Duration::from_millis(*millis))?;
+            write!(f, "{word:<5} {level:<4} {id:<width$} {:>8}", text(*millis))?;
             match verdict {
                 Verdict::Pass => writeln!(f)?,
                 Verdict::Fail(failure) => writeln!(f, "\n{failure}")?,
@@ -140,9 +153,9 @@ impl fmt::Display for Report {
         let Tally { passed, failed, skipped, known_gaps } = self.tally();
         write!(
             f,
-            "{}: {passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {:.2?} (seed {})",
+            "{}: {passed} passed, {failed} failed, {skipped} skipped, {known_gaps} known gaps in {} (seed {})",
             self.subject,
-            Duration::from_millis(self.millis),
+            self.took(),
             self.seed
         )
     }

@@ -1,10 +1,11 @@
 //! Runs cases. Each on a thread of its own, so that a hang is a failure of that case and not of the suite.
 
-use crate::case::{Case, Failure, Level, Stop};
+use crate::case::{Capability, Case, Failure, Level, Stop};
 use crate::cases;
 use crate::env::{Env, abilities};
 use crate::report::{CaseReport, Report, Verdict};
 use crate::subject::{Abilities, Subject, matches};
+use crate::ways::Way;
 use anyaccel_hal::Kind;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -106,6 +107,34 @@ pub fn run(subject: &Subject, options: &Options) -> Report {
     report
 }
 
+/// A case that a run would have, and whether it applies.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Planned {
+    /// Its id.
+    pub id: &'static str,
+    /// Its level.
+    pub level: Level,
+    /// The hal rules that it proves.
+    pub rules: Vec<String>,
+    /// The sentences that it proves.
+    pub sentences: Vec<&'static str>,
+    /// Why it would be skipped, if it would be.
+    pub skipped: Option<String>,
+}
+
+/// What [`run`] would do, by asking the backend only what it can.
+pub fn plan(subject: &Subject, options: &Options) -> Vec<Planned> {
+    let found = abilities(subject, options.seed, options.child.is_some());
+    let planned = |case: &Case| Planned {
+        id: case.id,
+        level: case.level,
+        rules: case.rules.iter().map(|rule| format!("H{rule}")).collect(),
+        sentences: case.sentences.to_vec(),
+        skipped: why_not(case, subject, &found),
+    };
+    cases::all().filter(|case| options.chooses(case)).map(planned).collect()
+}
+
 /// Why a case does not apply, if it does not.
 fn why_not(case: &Case, subject: &Subject, found: &Result<Abilities, String>) -> Option<String> {
     let abilities = match found {
@@ -117,6 +146,9 @@ fn why_not(case: &Case, subject: &Subject, found: &Result<Abilities, String>) ->
     }
     if abilities.devices < case.devices {
         return Some(format!("needs {} devices, there is {}", case.devices, abilities.devices));
+    }
+    if case.way == Way::Captured && !abilities.has(Capability::Graphs) {
+        return Some(format!("needs {}", Capability::Graphs));
     }
     case.needs.iter().find(|&&need| !abilities.has(need)).map(|need| format!("needs {need}"))
 }
@@ -139,6 +171,8 @@ fn attempt(case: &Case, subject: &Subject, options: &Options) -> Result<(), Stop
         seed: options.seed,
         patience: options.timeout / 3,
         devices: case.devices,
+        way: case.way,
+        level: case.level,
         child: options.child.clone(),
         complaints: Arc::default(),
     };

@@ -19,7 +19,7 @@ pub struct Ask {
 /// Cases that a backend is excused from, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exempt {
-    /// An id; `*` stands for any text.
+    /// An id; `*` stands for any text. The id of a case stands for all ways in which it is run.
     pub pattern: String,
     /// Why.
     pub reason: String,
@@ -169,7 +169,10 @@ impl fmt::Debug for Subject {
 }
 
 fn reason<'a>(list: &'a [Exempt], id: &str) -> Option<&'a str> {
-    list.iter().find(|exempt| matches(&exempt.pattern, id)).map(|exempt| exempt.reason.as_str())
+    // What holds for a case holds for all its ways.
+    let case = id.split('@').next().unwrap_or(id);
+    let fits = |exempt: &&Exempt| [id, case].iter().any(|id| matches(&exempt.pattern, id));
+    list.iter().find(fits).map(|exempt| exempt.reason.as_str())
 }
 
 /// Whether an id fits a pattern, in which `*` stands for any text.

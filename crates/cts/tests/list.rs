@@ -1,6 +1,6 @@
 //! Every promise has a case or a reason, and the tables fit what they name.
 
-use anyaccel_cts::{Options, Source, all, list, run, subjects};
+use anyaccel_cts::{Level, Options, Source, Way, all, list, not_captured, run, subjects};
 use std::collections::HashSet;
 
 #[test]
@@ -39,6 +39,35 @@ fn cases_name_promises_that_exist() {
         for sentence in case.sentences {
             assert!(ids.contains(*sentence), "{} names {sentence}", case.id);
         }
+    }
+}
+
+#[test]
+fn cases_of_streams_are_captured_or_say_why_not() {
+    let ids: HashSet<&str> = all().map(|case| case.id).collect();
+    let eager = || all().filter(|case| case.way == Way::Eager);
+    for tail in ["@captured", "@recorded"] {
+        for about in ["order.", "copy.", "fill.", "write.", "kernels.", "builtins.", "host_fn.", "marks.", "programs."]
+        {
+            let captured = ids.iter().filter(|id| id.starts_with(about) && id.ends_with(tail)).count();
+            assert!(captured > 0, "nothing of {about}* is run {tail}");
+        }
+    }
+    for never in not_captured() {
+        let head = never.pattern.trim_end_matches('*');
+        let fits = |id: &str| if never.pattern.ends_with('*') { id.starts_with(head) } else { id == head };
+        assert!(eager().any(|case| fits(case.id)), "{} fits no case", never.pattern);
+        let captured = ids.iter().find(|id| id.split_once('@').is_some_and(|(case, _)| fits(case)));
+        assert_eq!(captured, None, "{} says that it is not captured", never.pattern);
+    }
+    // Whoever is captured in one way is captured in both, and exists without.
+    for case in all().filter(|case| case.way != Way::Eager && case.level == Level::Hal) {
+        let (name, _) = case.id.split_once('@').expect("an id with a way");
+        assert!(
+            [name.to_owned(), format!("{name}@captured"), format!("{name}@recorded")]
+                .iter()
+                .all(|id| ids.contains(id.as_str()))
+        );
     }
 }
 

@@ -14,7 +14,7 @@ fn random_programs_end_as_their_shadow() {
     for seed in 100..112 {
         let options = Options { seed, filter: vec!["programs.*".into()], ..Options::default() };
         let report = run(&subjects::sim_on_look(), &options);
-        assert!(report.is_ok() && report.tally().passed == 3, "{report}");
+        assert!(report.is_ok() && report.tally().passed == 6, "{report}");
     }
 }
 

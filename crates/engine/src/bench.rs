@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crate::alloc::replay::FakeDevice;
 use crate::alloc::{Departures, DeviceCache, Handle, Marks, PortError, Ports, Settings};
+use crate::history::HistoryOptions;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -344,6 +345,11 @@ pub fn memory(effort: Effort, row: &mut dyn FnMut(Row)) {
         }
     });
     row(ns("with uses given at the free, and mark", ours, None, 120.0));
+    // A pair is three events: taken, given back, free.
+    let (plain, kept) = (ByHandle(cache()), ByHandle(cache()));
+    kept.0.record_history(Some(&HistoryOptions::new(100_000)), false);
+    let ours = (pair(effort, &kept, 64 * KIB) - pair(effort, &plain, 64 * KIB)).max(0.0) / 3.0;
+    row(ns("recording an event without its stack", ours, None, 100.0));
     let stats = least(effort.of(40), 10_000, 1, || {
         black_box(recorded.stats());
     });

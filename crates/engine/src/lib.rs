@@ -11,6 +11,7 @@ pub mod alloc;
 #[doc(hidden)]
 pub mod bench;
 pub mod graph;
+pub mod history;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod pinned;

@@ -349,3 +349,30 @@ fn the_summary_is_a_table() {
         }
     }
 }
+
+/// Segments that are gone are forgotten, and those that stay keep their order.
+#[test]
+fn segments_may_come_and_go_forever() {
+    let device = TestDevice::new(64 << 30);
+    let cache = device.cache("");
+    let mut live = Vec::new();
+    let mut footprint = 0;
+    for round in 0..3000 {
+        let block = cache.alloc(30 * MIB, 0).unwrap().unwrap();
+        if round % 100 == 0 {
+            live.push(block);
+        } else {
+            cache.free(block.handle).unwrap();
+            cache.empty_cache().unwrap();
+        }
+        if round == 1000 {
+            footprint = cache.footprint();
+        }
+    }
+    assert!(cache.footprint() <= footprint + 4096, "{} after {footprint}", cache.footprint());
+    live.into_iter().for_each(|block| cache.free(block.handle).unwrap());
+    cache.audit().unwrap();
+    // The oldest of equal blocks is used first.
+    let oldest = cache.snapshot()[0].addr;
+    assert_eq!(cache.alloc(30 * MIB, 0).unwrap().unwrap().addr, oldest);
+}

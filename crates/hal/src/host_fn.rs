@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a host function is called.
@@ -53,6 +54,17 @@ impl HostFn {
         data: *mut c_void,
     ) -> Self {
         Self { call, free, data }
+    }
+
+    /// Takes it apart, for a backend behind a C interface: what [`HostFn::from_raw`] was given or would be.
+    ///
+    /// Whoever has the parts now owes the data its destructor.
+    #[allow(clippy::type_complexity, reason = "three pointers, each used once")]
+    pub fn into_raw(
+        self,
+    ) -> (unsafe extern "C" fn(*mut c_void, HostStatus), unsafe extern "C" fn(*mut c_void), *mut c_void) {
+        let function = ManuallyDrop::new(self);
+        (function.call, function.free, function.data)
     }
 
     /// Calls it. Never under a lock.
@@ -144,6 +156,19 @@ impl HostKernel {
         data: *mut c_void,
     ) -> Self {
         Self { call, free, data }
+    }
+
+    /// Takes it apart, as [`HostFn::into_raw`] does.
+    #[allow(clippy::type_complexity, reason = "three pointers, each used once")]
+    pub fn into_raw(
+        self,
+    ) -> (
+        unsafe extern "C" fn(*const c_void, *const WorkGroup, *const KernelArg, usize),
+        unsafe extern "C" fn(*mut c_void),
+        *mut c_void,
+    ) {
+        let kernel = ManuallyDrop::new(self);
+        (kernel.call, kernel.free, kernel.data)
     }
 
     /// Runs one group.

@@ -49,19 +49,24 @@ impl Kind {
     /// # Errors
     /// `None` if the name breaks the rules above.
     pub const fn private(name: &'static str) -> Option<Kind> {
+        if Self::is_name(name) { Some(Kind(name)) } else { None }
+    }
+
+    /// Whether a kind may have that name.
+    pub const fn is_name(name: &str) -> bool {
         let bytes = name.as_bytes();
         if bytes.is_empty() || bytes.len() > 32 || !bytes[0].is_ascii_lowercase() {
-            return None;
+            return false;
         }
         let mut at = 1;
         while at < bytes.len() {
             let byte = bytes[at];
             if !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') {
-                return None;
+                return false;
             }
             at += 1;
         }
-        Some(Kind(name))
+        true
     }
 
     /// The name.

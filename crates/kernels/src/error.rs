@@ -54,6 +54,14 @@ pub enum KernelError {
         /// Length of the destination in bytes.
         len: usize,
     },
+    /// The device does not compute in double precision.
+    #[error(
+        "{kernel}: elements of float64 take double precision, which the device lacks; use float32, or another device"
+    )]
+    NoDouble {
+        /// The kernel.
+        kernel: Builtin,
+    },
     /// A random fill has no elements of this type.
     #[error("{kernel}: no elements of {dtype}")]
     RandomDType {

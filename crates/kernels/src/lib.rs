@@ -5,6 +5,7 @@
 //! - the argument layout: the places in order, then a plain `#[repr(C)]` struct `Params` laid out to the byte;
 //! - the scalar reference: the definition of the result, written to be read;
 //! - the host code: safe functions from slices to slices, whose inner loops are chosen at run time for the CPU at hand;
+//! - the same in device languages: see [`device`];
 //! - the split: how the work falls into chunks that may run in any order and at the same time.
 //!
 //! A backend launches a built-in with the arguments `[place, .., Params]` and as many groups as [`Split::chunks`] says; group
@@ -28,6 +29,7 @@ compile_error!("device memory is little endian on every supported device, the ho
 mod builtin;
 pub mod convert;
 mod cpu;
+pub mod device;
 mod error;
 pub mod fill_pattern;
 pub mod histogram;

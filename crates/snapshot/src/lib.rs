@@ -12,6 +12,7 @@ mod model;
 mod read;
 pub mod replay;
 pub mod view;
+mod write;
 
 pub use history::{Caveats, History, HistoryError};
 pub use intern::{FrameId, NameId, Names, StackId, Stacks};
@@ -20,3 +21,4 @@ pub use model::{
     Snapshot, Stage, Trace,
 };
 pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
+pub use write::{WriteError, write};

@@ -4,7 +4,7 @@ use super::storage::{Storage, download};
 use super::{Tensor, values};
 use crate::device::arg;
 use crate::error::OrRaise;
-use crate::gate::{self, detach};
+use crate::gate::detach;
 use anyaccel::{Buffer, DType, Device, PinnedBuffer, Runtime, Stream};
 use anyaccel_kernels::convert;
 use pyo3::exceptions::{PyNotImplementedError, PyRuntimeError};
@@ -62,7 +62,6 @@ pub(super) fn copy(py: Python<'_>, dst: &Tensor, src: &Tensor, non_blocking: boo
             {
                 // Straight to where it belongs.
                 let stream = current(py, from.device())?;
-                gate::wait(py, |slice| stream.synchronize_for(slice))?;
                 return dst.storage.write(py, |to| stream.download(to, &from.all()))?.or_raise();
             }
             bytes.resize(usize::try_from(from.len()).unwrap_or(usize::MAX), 0);
@@ -94,13 +93,18 @@ fn ready(py: Python<'_>, device: Device, non_blocking: bool) -> PyResult<Stream>
     let stream = current(py, device)?;
     if !non_blocking && stream.is_capturing().or_raise()? {
         // Refused, by the name of what it would do.
-        gate::wait(py, |slice| stream.synchronize_for(slice))?;
+        synchronize(py, &stream)?;
     }
     Ok(stream)
 }
 
+/// Waits for all work of a stream.
+pub(super) fn synchronize(py: Python<'_>, stream: &Stream) -> PyResult<()> {
+    detach(py, || stream.synchronize()).or_raise()
+}
+
 fn finish(py: Python<'_>, stream: &Stream, non_blocking: bool) -> PyResult<()> {
-    if non_blocking { Ok(()) } else { gate::wait(py, |slice| stream.synchronize_for(slice)) }
+    if non_blocking { Ok(()) } else { synchronize(py, stream) }
 }
 
 /// In the order of both devices' current streams.

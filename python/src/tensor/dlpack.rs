@@ -181,7 +181,7 @@ pub(super) fn export<'py>(
             if !unsynchronized {
                 // The consumer's stream is not ours to make wait, so the host waits.
                 let stream = copies::current(py, buffer.device())?;
-                gate::wait(py, |slice| stream.synchronize_for(slice))?;
+                copies::synchronize(py, &stream)?;
             }
             buffer.address()
         }
@@ -349,7 +349,7 @@ pub(super) fn cuda_interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<
         return Err(pyo3::exceptions::PyAttributeError::new_err("__cuda_array_interface__"));
     }
     let stream = copies::current(py, buffer.device())?;
-    gate::wait(py, |slice| stream.synchronize_for(slice))?;
+    copies::synchronize(py, &stream)?;
     let letter = match (format.to_bytes(), tensor.dtype.is_complex(), tensor.dtype.is_floating_point()) {
         (b"?", ..) => 'b',
         (_, true, _) => 'c',

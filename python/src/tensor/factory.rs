@@ -3,11 +3,10 @@
 use super::{Tensor, buffer, dlpack, fills, shape};
 use crate::device::{Arg, default_device, named};
 use crate::dtype::PyDType;
-use crate::error::type_name;
 use anyaccel::{DType, Device, DeviceArg};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyComplex, PyDict, PyDictMethods, PyFloat, PyList, PyTuple};
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyList, PyTuple};
 
 /// Where a tensor is to go.
 fn place(device: DeviceArg<'static>) -> PyResult<Device> {
@@ -21,59 +20,74 @@ fn element_type(dtype: Option<&Bound<'_, PyDType>>) -> DType {
     dtype.map_or(DType::F32, |dtype| dtype.get().0)
 }
 
-/// A tensor with undefined contents: `empty(2, 3)` or `empty((2, 3))`. On the host unless a device is named.
-///
-/// >>> import anyaccel
-/// >>> anyaccel.empty(2, 3, dtype=anyaccel.int32).shape
-/// (2, 3)
-#[pyfunction]
-#[pyo3(
-    signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
-    text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
-)]
-pub(crate) fn empty(
-    py: Python<'_>,
-    size: &Bound<'_, PyTuple>,
-    dtype: Option<&Bound<'_, PyDType>>,
-    device: Arg,
-    pin_memory: bool,
-) -> PyResult<Tensor> {
-    Tensor::empty(py, place(device.0)?, element_type(dtype), shape::of_args(size)?, pin_memory)
+macro_rules! of_size {
+    ($($(#[$doc:meta])* $name:ident holds $number:expr;)*) => {$(
+        $(#[$doc])*
+        #[pyfunction]
+        #[pyo3(
+            signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
+            text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
+        )]
+        pub(crate) fn $name(
+            py: Python<'_>,
+            size: &Bound<'_, PyTuple>,
+            dtype: Option<&Bound<'_, PyDType>>,
+            device: Arg,
+            pin_memory: bool,
+        ) -> PyResult<Tensor> {
+            let shape = shape::of_args(size)?;
+            holding(py, Tensor::empty(py, place(device.0)?, element_type(dtype), shape, pin_memory)?, $number)
+        }
+    )*};
+}
+of_size! {
+    /// A tensor with undefined contents: `empty(2, 3)` or `empty((2, 3))`. On the host unless a device is named.
+    ///
+    /// >>> import anyaccel
+    /// >>> anyaccel.empty(2, 3, dtype=anyaccel.int32).shape
+    /// (2, 3)
+    empty holds None;
+    /// A tensor of zeros.
+    zeros holds Some(0);
+    /// A tensor of ones.
+    ones holds Some(1);
 }
 
-/// A tensor of zeros.
-#[pyfunction]
-#[pyo3(
-    signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
-    text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
-)]
-pub(crate) fn zeros(
-    py: Python<'_>,
-    size: &Bound<'_, PyTuple>,
-    dtype: Option<&Bound<'_, PyDType>>,
-    device: Arg,
-    pin_memory: bool,
-) -> PyResult<Tensor> {
-    let tensor = empty(py, size, dtype, device, pin_memory)?;
-    fills::pattern(py, &tensor, &vec![0; tensor.dtype.size()])?;
-    Ok(tensor)
+macro_rules! like {
+    ($($(#[$doc:meta])* $name:ident holds $number:expr;)*) => {$(
+        $(#[$doc])*
+        #[pyfunction]
+        #[pyo3(
+            signature = (input, *, dtype=None, device=None, pin_memory=false),
+            text_signature = "(input, *, dtype=None, device=None, pin_memory=False)"
+        )]
+        pub(crate) fn $name(
+            py: Python<'_>,
+            input: &Bound<'_, Tensor>,
+            dtype: Option<&Bound<'_, PyDType>>,
+            device: Option<Arg>,
+            pin_memory: bool,
+        ) -> PyResult<Tensor> {
+            let input = input.get();
+            let device = device.map_or_else(|| Ok(input.storage.device()), |device| place(device.0))?;
+            let dtype = dtype.map_or(input.dtype, |dtype| dtype.get().0);
+            holding(py, Tensor::empty(py, device, dtype, input.shape.clone(), pin_memory)?, $number)
+        }
+    )*};
+}
+like! {
+    /// A tensor like another, with undefined contents.
+    empty_like holds None;
+    /// A tensor of zeros like another.
+    zeros_like holds Some(0);
 }
 
-/// A tensor of ones.
-#[pyfunction]
-#[pyo3(
-    signature = (*size, dtype=None, device=Arg::CURRENT, pin_memory=false),
-    text_signature = "(*size, dtype=None, device=None, pin_memory=False)"
-)]
-pub(crate) fn ones(
-    py: Python<'_>,
-    size: &Bound<'_, PyTuple>,
-    dtype: Option<&Bound<'_, PyDType>>,
-    device: Arg,
-    pin_memory: bool,
-) -> PyResult<Tensor> {
-    let tensor = empty(py, size, dtype, device, pin_memory)?;
-    fills::constant(py, &tensor, &1_i64.into_pyobject(py)?.into_any())?;
+/// The tensor, filled with a number if one is given.
+#[inline]
+fn holding(py: Python<'_>, tensor: Tensor, number: Option<u8>) -> PyResult<Tensor> {
+    if let Some(number) = number {
+        fills::whole(py, &tensor, number)?;
+    }
     Ok(tensor)
 }
 
@@ -91,8 +105,8 @@ pub(crate) fn full(
     device: Arg,
     pin_memory: bool,
 ) -> PyResult<Tensor> {
-    let size = PyTuple::new(py, [size])?;
-    let tensor = empty(py, &size, dtype, device, pin_memory)?;
+    let shape = shape::of_args(&PyTuple::new(py, [size])?)?;
+    let tensor = Tensor::empty(py, place(device.0)?, element_type(dtype), shape, pin_memory)?;
     fills::constant(py, &tensor, fill_value)?;
     Ok(tensor)
 }
@@ -175,46 +189,6 @@ fn inferred(items: &[Bound<'_, PyAny>]) -> DType {
     }
 }
 
-/// A tensor like another, with undefined contents.
-#[pyfunction]
-#[pyo3(
-    signature = (input, *, dtype=None, device=None, pin_memory=false),
-    text_signature = "(input, *, dtype=None, device=None, pin_memory=False)"
-)]
-pub(crate) fn empty_like(
-    py: Python<'_>,
-    input: &Bound<'_, Tensor>,
-    dtype: Option<&Bound<'_, PyDType>>,
-    device: Option<Arg>,
-    pin_memory: bool,
-) -> PyResult<Tensor> {
-    let input = input.get();
-    let device = match device {
-        None => input.storage.device(),
-        Some(device) => place(device.0)?,
-    };
-    let dtype = dtype.map_or(input.dtype, |dtype| dtype.get().0);
-    Tensor::empty(py, device, dtype, input.shape.clone(), pin_memory)
-}
-
-/// A tensor of zeros like another.
-#[pyfunction]
-#[pyo3(
-    signature = (input, *, dtype=None, device=None, pin_memory=false),
-    text_signature = "(input, *, dtype=None, device=None, pin_memory=False)"
-)]
-pub(crate) fn zeros_like(
-    py: Python<'_>,
-    input: &Bound<'_, Tensor>,
-    dtype: Option<&Bound<'_, PyDType>>,
-    device: Option<Arg>,
-    pin_memory: bool,
-) -> PyResult<Tensor> {
-    let tensor = empty_like(py, input, dtype, device, pin_memory)?;
-    fills::pattern(py, &tensor, &vec![0; tensor.dtype.size()])?;
-    Ok(tensor)
-}
-
 /// A tensor that shares the memory of an array (anything with the buffer protocol). It must be C-contiguous.
 #[pyfunction]
 #[pyo3(signature = (ndarray, /))]
@@ -234,52 +208,4 @@ pub(crate) fn frombuffer(buffer: &Bound<'_, PyAny>, dtype: &Bound<'_, PyDType>) 
 #[pyo3(signature = (ext_tensor, /))]
 pub(crate) fn from_dlpack(ext_tensor: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     dlpack::import(ext_tensor)
-}
-
-/// What `Tensor.to` is asked for.
-pub(super) struct Target {
-    pub(super) device: Option<Device>,
-    pub(super) dtype: Option<DType>,
-    pub(super) non_blocking: bool,
-    pub(super) copy: bool,
-}
-
-/// Reads `to(device, dtype, non_blocking, copy)`, `to(dtype, ...)`, `to(other, ...)`.
-pub(super) fn target(args: &Bound<'_, PyTuple>, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Target> {
-    let mut target = Target { device: None, dtype: None, non_blocking: false, copy: false };
-    let mut flags = 0;
-    for arg in args.iter() {
-        if let Ok(flag) = arg.cast::<PyBool>() {
-            match flags {
-                0 => target.non_blocking = flag.is_true(),
-                1 => target.copy = flag.is_true(),
-                _ => return Err(PyTypeError::new_err("to() takes two flags, non_blocking and copy")),
-            }
-            flags += 1;
-        } else if let Ok(other) = arg.cast::<Tensor>() {
-            target.device = Some(other.get().storage.device());
-            target.dtype = Some(other.get().dtype);
-        } else if let Ok(dtype) = arg.cast::<PyDType>() {
-            target.dtype = Some(dtype.get().0);
-        } else if !arg.is_none() {
-            target.device = named(arg.extract::<Arg>()?.0)?;
-        }
-    }
-    for (key, value) in kwargs.into_iter().flat_map(PyDictMethods::iter) {
-        let key: String = key.extract()?;
-        match key.as_str() {
-            "device" => target.device = named(value.extract::<Arg>()?.0)?,
-            "dtype" if value.is_none() => {}
-            "dtype" => match value.cast::<PyDType>() {
-                Ok(dtype) => target.dtype = Some(dtype.get().0),
-                Err(_) => {
-                    return Err(PyTypeError::new_err(format!("dtype must be a dtype, not {}", type_name(&value))));
-                }
-            },
-            "non_blocking" => target.non_blocking = value.extract()?,
-            "copy" => target.copy = value.extract()?,
-            _ => return Err(PyTypeError::new_err(format!("to() got an unexpected keyword argument '{key}'"))),
-        }
-    }
-    Ok(target)
 }

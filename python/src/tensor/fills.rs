@@ -5,8 +5,8 @@ use super::{Tensor, copies, values};
 use crate::error::OrRaise;
 use crate::gate::detach;
 use crate::random::{PyGenerator, host_generator};
-use anyaccel::Error;
-use anyaccel::random::{Distribution, Layout, Options};
+use anyaccel::random::{Distribution, Generator, Layout, Options};
+use anyaccel::{DType, Error};
 use anyaccel_engine::random as engine;
 use anyaccel_kernels::fill_pattern::{self, Pattern};
 use anyaccel_kernels::random::{self as kernels, Draw, Fill, Source};
@@ -34,14 +34,22 @@ pub(super) fn pattern(py: Python<'_>, tensor: &Tensor, element: &[u8]) -> PyResu
     }
 }
 
-/// Fills a tensor with random numbers.
-pub(super) fn random(
-    py: Python<'_>,
-    tensor: &Tensor,
+/// Fills a tensor with a small whole number.
+pub(super) fn whole(py: Python<'_>, tensor: &Tensor, number: u8) -> PyResult<()> {
+    pattern(py, tensor, &values::converted(tensor.dtype, DType::U8, &[number]))
+}
+
+/// Fills a tensor with random numbers, and returns it.
+pub(super) fn random<'py>(
+    tensor: Bound<'py, Tensor>,
     distribution: Distribution,
     generator: Option<&Bound<'_, PyGenerator>>,
-) -> PyResult<()> {
-    let generator = generator.map(|generator| &generator.get().generator);
+) -> PyResult<Bound<'py, Tensor>> {
+    draw(tensor.py(), tensor.get(), distribution, generator.map(|generator| &generator.get().generator))?;
+    Ok(tensor)
+}
+
+fn draw(py: Python<'_>, tensor: &Tensor, distribution: Distribution, generator: Option<&Generator>) -> PyResult<()> {
     match &*tensor.storage {
         Storage::Meta => Ok(()),
         Storage::Device(buffer) => {

@@ -3,7 +3,7 @@
 use crate::device::index_of;
 use crate::error::type_name;
 use anyaccel::DType;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -43,6 +43,13 @@ pub(super) fn strides(shape: &[u64]) -> Vec<i64> {
         strides[at - 1] = strides[at] * (shape[at].max(1) as i64);
     }
     strides
+}
+
+/// One extent, counted from the end if `dim` is negative.
+pub(super) fn extent(shape: &[u64], dim: isize) -> PyResult<u64> {
+    let at = if dim < 0 { shape.len().checked_add_signed(dim) } else { Some(dim as usize) };
+    let extent = at.and_then(|at| shape.get(at)).copied();
+    extent.ok_or_else(|| PyIndexError::new_err(format!("dimension {dim} of a tensor that has {}", shape.len())))
 }
 
 /// A shape of as many elements, from a size that may leave one extent open as -1.

@@ -14,7 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// What keeps host memory.
 enum Owner {
@@ -123,7 +123,7 @@ impl PinnedMemory {
         if std::process::id() != self.process {
             return Err(Error::StaleHandle { what: "pinned tensor" });
         }
-        Ok(self.buffer.lock().unwrap_or_else(PoisonError::into_inner))
+        gate::lock(&self.buffer, "pinned tensor")
     }
 
     /// Where it begins, once copies into it have ended.
@@ -207,9 +207,8 @@ impl Storage {
 
 /// Copies device memory to the host, in the order of the current stream of its device. Ctrl-C ends the wait.
 pub(super) fn download(py: Python<'_>, buffer: &Buffer, bytes: &mut [u8]) -> PyResult<()> {
-    let stream = detach(py, || Runtime::global().current_stream(arg(buffer.device()))).or_raise()?;
-    gate::wait(py, |slice| stream.synchronize_for(slice))?;
-    detach(py, || stream.download(bytes, &buffer.all())).or_raise()
+    let device = arg(buffer.device());
+    detach(py, || Runtime::global().current_stream(device)?.download(bytes, &buffer.all())).or_raise()
 }
 
 pub(super) fn no_data() -> PyErr {

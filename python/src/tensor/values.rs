@@ -51,6 +51,16 @@ pub(super) fn objects<'py>(py: Python<'py>, dtype: DType, bytes: &[u8]) -> PyRes
     })
 }
 
+/// Whether as many elements of one type are equal, by value.
+pub(super) fn equal(dtype: DType, a: &[u8], b: &[u8]) -> bool {
+    if !dtype.is_floating_point() && !dtype.is_complex() {
+        return a == b;
+    }
+    let wide = wide(dtype);
+    let (a, b) = (converted(wide, dtype, a), converted(wide, dtype, b));
+    a.as_chunks().0.iter().zip(b.as_chunks().0).all(|(a, b)| f64::from_ne_bytes(*a) == f64::from_ne_bytes(*b))
+}
+
 /// Nested lists of a shape.
 pub(super) fn nested<'py>(
     py: Python<'py>,

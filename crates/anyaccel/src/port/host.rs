@@ -122,6 +122,7 @@ impl Port {
     /// A port's fault as an error of this device.
     pub(super) fn port_error(&self, call: &'static str, fault: PortError) -> Error {
         let kind = match fault {
+            PortError::Interrupted => return Error::Interrupted { call },
             PortError::DeviceLost(_) => FaultKind::DeviceLost,
             PortError::OutOfMemory => FaultKind::OutOfMemory,
             PortError::Failed(_) => FaultKind::Driver,

@@ -83,6 +83,14 @@ impl Block {
         Ok(self.born.max(self.home.before_others()))
     }
 
+    /// Gives it a name in the memory history.
+    pub(crate) fn annotate(&self, text: &str) {
+        if self.epoch == fork::epoch() {
+            // The handle is this block's own, and live: nothing can be wrong with it.
+            let _own = self.port.cache.annotate(self.allocation.handle, text);
+        }
+    }
+
     /// The device address.
     pub(crate) fn addr(&self) -> u64 {
         self.allocation.addr

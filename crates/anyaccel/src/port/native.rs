@@ -12,9 +12,10 @@
 //! goes (H25).
 
 use crate::fork::{self, Fenced};
+use crate::interrupt;
 use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, RawSegment, Segments, Settings, Virtual};
 use anyaccel_engine::pinned::{HostPolicy, HostSegments, RawHost};
-use anyaccel_hal::{self as hal, Fault, FaultKind, Mark, Mem, Range, StreamId, Until, WaitMode};
+use anyaccel_hal::{self as hal, Fault, FaultKind, Mark, Mem, Range, StreamId, Until, WaitMode, Waited};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
@@ -305,10 +306,20 @@ impl Marks for Native {
         };
         match (token, owner) {
             (Some(token), _) => {
-                // SAFETY: H1: not destroyed while the token is held; the mark came from this stream.
-                let waited = unsafe { self.hal.wait_host(StreamId(stream), Until::Mark(mark), None, WaitMode::Auto) };
+                let until = Until::Mark(mark);
+                let waited = interrupt::in_slices(
+                    None,
+                    || PortError::Interrupted,
+                    |slice| {
+                        // SAFETY: H1: not destroyed while the token is held; the mark came from this stream.
+                        match unsafe { self.hal.wait_host(StreamId(stream), until, slice, WaitMode::Auto) } {
+                            Ok(waited) => Ok(waited == Waited::Ended),
+                            Err(fault) => Err(port_error(fault)),
+                        }
+                    },
+                );
                 drop(token);
-                waited.map(|_ended| ()).map_err(port_error)
+                waited.map(|_ended| ())
             }
             (None, Some(owner)) => owner.wait(stream, mark),
             (None, None) => Ok(()),

@@ -4,6 +4,7 @@ use super::Port;
 use crate::error::{Error, Result};
 use crate::fork;
 use crate::graph::Recording;
+use crate::interrupt;
 use crate::lane::{Lane, LaneRef};
 use crate::local;
 use anyaccel_engine::graph::Point;
@@ -96,6 +97,26 @@ impl Port {
 
     /// Waits on this thread. False if the deadline came first.
     pub(crate) fn wait_host(
+        &self,
+        call: &'static str,
+        lane: &Lane,
+        mut until: Until,
+        deadline: Option<Instant>,
+        mode: WaitMode,
+    ) -> Result<bool> {
+        let interrupted = || Error::Interrupted { call };
+        interrupt::in_slices(deadline, interrupted, |slice| {
+            let ended = self.wait_through(call, lane, until, slice, mode)?;
+            if !ended && slice != deadline && until == Until::Now {
+                // What is enqueued meanwhile is not waited for.
+                until = Until::Mark(self.mark(call, lane)?);
+            }
+            Ok(ended)
+        })
+    }
+
+    /// The same for a wait that is not given up.
+    pub(super) fn wait_through(
         &self,
         call: &'static str,
         lane: &Lane,

@@ -163,6 +163,7 @@ impl Port {
 
     /// Copies from borrowed memory and waits.
     pub(crate) fn upload_now(&self, lane: &Lane, dst: Part<'_>, src: &[u8]) -> Result<()> {
+        self.wait_before_borrowing("Stream.upload", lane)?;
         dst.block.used_on(self, lane)?;
         let from = HostPtr(src.as_ptr().cast_mut());
         // SAFETY: H1, H4 as in `fill`. H5: the slice is borrowed until this function returns, which is after the copy
@@ -175,6 +176,7 @@ impl Port {
 
     /// Copies to borrowed memory and waits.
     pub(crate) fn download_now(&self, lane: &Lane, dst: &mut [u8], src: Part<'_>) -> Result<()> {
+        self.wait_before_borrowing("Stream.download", lane)?;
         src.block.used_on(self, lane)?;
         let to = HostPtr(dst.as_mut_ptr());
         // SAFETY: H1, H4 as in `fill`. H5: the slice is borrowed mutably until this function returns, which is after
@@ -185,12 +187,20 @@ impl Port {
         self.wait_borrowed("Stream.download", lane)
     }
 
+    /// Once a copy of borrowed memory has begun its wait is seen through: what can be given up is waited for before.
+    fn wait_before_borrowing(&self, call: &'static str, lane: &Lane) -> Result<()> {
+        if local::stop().is_some() {
+            self.wait_host(call, lane, Until::Now, None, WaitMode::Auto)?;
+        }
+        Ok(())
+    }
+
     /// Waits for a copy of borrowed memory. Returns only once the memory is out of the device's hands: a fault that
     /// leaves the copy pending is waited out, since the borrow ends when this returns (H5).
     fn wait_borrowed(&self, call: &'static str, lane: &Lane) -> Result<()> {
         let mut outcome = Ok(());
         loop {
-            match self.wait_host(call, lane, Until::Now, None, WaitMode::Auto) {
+            match self.wait_through(call, lane, Until::Now, None, WaitMode::Auto) {
                 Ok(true) => return outcome,
                 Err(lost @ Error::DeviceLost { .. }) => return Err(lost),
                 Ok(false) => {}

@@ -7,6 +7,7 @@ use super::shared::Snapshot;
 use crate::deferred::DeferKey;
 use crate::device::DeviceArg;
 use crate::error::{Error, Result};
+use crate::fork;
 use crate::local;
 use crate::runtime::Runtime;
 use anyaccel_engine::random::{self as engine, RandomError, State};
@@ -34,7 +35,7 @@ impl Runtime {
         if self.core.started().is_none() && self.core.current() {
             match self.core.probed(call)? {
                 None => return Ok(&[]),
-                Some((_, probe)) if probe.visible == 0 => {
+                Some((driver, probe)) if probe.visible == 0 && !fork::refused(&**driver) => {
                     return match probe.absence {
                         Some(Absence::BadVariable { name, value, expected }) => {
                             Err(Error::BadVariable { name, value, expected })

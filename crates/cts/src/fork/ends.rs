@@ -105,7 +105,7 @@ pub(super) fn unknown_backend(_: &Script) -> Outcome {
     same("environment.bad", "device_count", runtime.device_count(), 0)?;
     same("environment.bad", "current_accelerator", runtime.current_accelerator(false), None)?;
     let right = |error: &Error| {
-        matches!(error, Error::UnknownBackend { name, variable: Some("ANYACCEL_BACKEND"), known }
+        matches!(error, Error::UnknownBackend { name, variable: Some("ANYACCEL_BACKEND"), known, .. }
             if name == "no_such_backend" && known.iter().any(|kind| kind.name() == FROZEN))
     };
     errs("environment.bad", "the first starting call", "UnknownBackend", runtime.current_stream(()), right)?;

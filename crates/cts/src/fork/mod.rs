@@ -18,6 +18,7 @@ use crate::case::{Failure, Outcome, Stop, fail, skip};
 use crate::cases::Bent;
 use crate::env::{Env, MEMORY};
 use crate::subject::{Ask, Subject};
+use crate::subjects;
 use anyaccel_hal::{Driver, Kind};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -52,7 +53,8 @@ pub(crate) struct Script {
 /// The subject of this process, for the constructors that the face calls.
 static SUBJECT: OnceLock<(Subject, u64)> = OnceLock::new();
 
-/// If this process was started to run a script on one of the subjects, runs it and exits. Otherwise returns at once.
+/// If this process was started to run a script on one of the subjects, or on a plugin, runs it and exits. Otherwise returns at
+/// once.
 ///
 /// Call it first thing in `main`, while the process has one thread, and name the program in
 /// [`Options::child`](crate::Options::child).
@@ -65,10 +67,10 @@ pub fn child_main(subjects: &[Subject]) {
     let (name, script) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let seed = args.next().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let millis = args.next().and_then(|millis| millis.parse().ok()).unwrap_or(10_000);
-    let outcome = match subjects.iter().find(|subject| subject.name() == name) {
-        None => fail("", "a subject that the program knows", name),
-        Some(subject) => {
-            let script_env = Script { subject: subject.clone(), seed, patience: Duration::from_millis(millis) };
+    let outcome = match subjects::named(&name, subjects) {
+        Err(reason) => fail("", "a subject that the program knows", reason),
+        Ok(subject) => {
+            let script_env = Script { subject, seed, patience: Duration::from_millis(millis) };
             register(&script_env).and_then(|()| scripts::run(&script, &script_env))
         }
     };

@@ -2,9 +2,10 @@
 
 use anyaccel_cts::{Options, Subject, run, subjects};
 use anyaccel_hal::{
-    Absence, Arg, Check, Device, DeviceInfo, Driver, End, Fault, Gate, Gates, GatesLimits, HostFn, HostPtr, Kernel,
-    Kernels, Kind, Launch, Mark, Mem, MemoryInfo, Pattern, Peers, PeersLimits, Pinned, PinnedLimits, Place, Probe,
-    Range, Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory, VirtualMemoryLimits, WaitMode, Waited,
+    Absence, Arg, CaptureId, CaptureMode, Check, Device, DeviceInfo, Driver, End, Fault, Gate, Gates, GatesLimits,
+    GraphExec, GraphNode, Graphs, GraphsLimits, HostFn, HostPtr, Kernel, Kernels, Kind, Launch, Mark, Mem, MemoryInfo,
+    Op, Pattern, Peers, PeersLimits, Pinned, PinnedLimits, Place, Probe, Range, Segment, Stamp, StreamId, Telemetry,
+    Until, VirtualMemory, VirtualMemoryLimits, WaitMode, Waited,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -99,6 +100,21 @@ pub(crate) trait Defect: Default + Send + Sync + 'static {
     ) -> Result<(), Fault> {
         // SAFETY: forwarded.
         unsafe { good.launch(stream, kernel, launch, args) }
+    }
+    fn create_stream(&self, good: &dyn Device, priority: i32) -> Result<StreamId, Fault> {
+        good.create_stream(priority)
+    }
+    unsafe fn build(&self, good: &dyn Graphs, nodes: Vec<GraphNode>) -> Result<GraphExec, Fault> {
+        // SAFETY: forwarded.
+        unsafe { good.build(nodes) }
+    }
+    unsafe fn replay(&self, good: &dyn Graphs, graph: GraphExec, stream: StreamId) -> Result<(), Fault> {
+        // SAFETY: forwarded.
+        unsafe { good.replay(graph, stream) }
+    }
+    unsafe fn update(&self, good: &dyn Graphs, graph: GraphExec, node: u32, op: Op) -> Result<(), Fault> {
+        // SAFETY: forwarded.
+        unsafe { good.update(graph, node, op) }
     }
     fn has_telemetry(&self) -> bool {
         true
@@ -216,7 +232,7 @@ unsafe impl<D: Defect> Device for Mutant<D> {
         unsafe { self.good.native_mem(mem) }
     }
     fn create_stream(&self, priority: i32) -> Result<StreamId, Fault> {
-        self.good.create_stream(priority)
+        self.defect.create_stream(&*self.good, priority)
     }
     unsafe fn destroy_stream(&self, stream: StreamId) -> Result<(), Fault> {
         if D::LEAKS {
@@ -295,6 +311,9 @@ unsafe impl<D: Defect> Device for Mutant<D> {
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         self.good.virtual_memory().map(|_| self as &dyn VirtualMemory)
     }
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        self.good.graphs().map(|_| self as &dyn Graphs)
+    }
     fn kernels(&self) -> Option<&dyn Kernels> {
         self.good.kernels()
     }
@@ -318,6 +337,9 @@ impl<D: Defect> Mutant<D> {
     }
     fn good_gates(&self) -> &dyn Gates {
         self.good.gates().expect("asked for before")
+    }
+    fn good_graphs(&self) -> &dyn Graphs {
+        self.good.graphs().expect("asked for before")
     }
 }
 
@@ -393,6 +415,46 @@ impl<D: Defect> Gates for Mutant<D> {
     unsafe fn destroy(&self, gate: Gate) {
         // SAFETY: forwarded.
         unsafe { self.defect.gate_destroy(self.good_gates(), gate) }
+    }
+}
+
+impl<D: Defect> Graphs for Mutant<D> {
+    fn limits(&self) -> GraphsLimits {
+        self.good_graphs().limits()
+    }
+    unsafe fn begin(&self, stream: StreamId, mode: CaptureMode) -> Result<CaptureId, Fault> {
+        // SAFETY: forwarded.
+        unsafe { self.good_graphs().begin(stream, mode) }
+    }
+    unsafe fn capture_id(&self, stream: StreamId) -> Result<Option<CaptureId>, Fault> {
+        // SAFETY: forwarded.
+        unsafe { self.good_graphs().capture_id(stream) }
+    }
+    unsafe fn end(&self, stream: StreamId) -> Result<GraphExec, Fault> {
+        // SAFETY: forwarded.
+        unsafe { self.good_graphs().end(stream) }
+    }
+    unsafe fn abort(&self, stream: StreamId) {
+        // SAFETY: forwarded.
+        unsafe { self.good_graphs().abort(stream) };
+    }
+    unsafe fn build(&self, nodes: Vec<GraphNode>) -> Result<GraphExec, Fault> {
+        // SAFETY: forwarded.
+        unsafe { self.defect.build(self.good_graphs(), nodes) }
+    }
+    unsafe fn replay(&self, graph: GraphExec, stream: StreamId) -> Result<(), Fault> {
+        // SAFETY: forwarded.
+        unsafe { self.defect.replay(self.good_graphs(), graph, stream) }
+    }
+    unsafe fn update(&self, graph: GraphExec, node: u32, op: Op) -> Result<(), Fault> {
+        // SAFETY: forwarded.
+        unsafe { self.defect.update(self.good_graphs(), graph, node, op) }
+    }
+    unsafe fn destroy(&self, graph: GraphExec) {
+        if !D::LEAKS {
+            // SAFETY: forwarded.
+            unsafe { self.good_graphs().destroy(graph) };
+        }
     }
 }
 

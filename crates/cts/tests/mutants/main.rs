@@ -3,6 +3,7 @@
 mod devices;
 mod frame;
 mod functions;
+mod graphs;
 mod marks;
 mod memory;
 mod waits;

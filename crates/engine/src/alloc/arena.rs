@@ -31,6 +31,8 @@ pub(super) const GROWABLE: u8 = 1;
 pub(super) const INDEXED: u8 = 2;
 /// The block belongs to the large pool.
 pub(super) const LARGE: u8 = 4;
+/// Nothing is mapped behind the block, which is Busy.
+pub(super) const BARE: u8 = 8;
 
 /// One block. Blocks of a segment form a list in address order through `prev` and `next`.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,7 @@ pub(super) struct Block {
     pub(super) prev: u32,
     pub(super) next: u32,
     pub(super) shelf: u32,
+    /// Index of its segment; older segments have lower ones.
     pub(super) seg: u32,
     pub(super) generation: u32,
     pub(super) chain: u32,
@@ -88,9 +91,11 @@ impl Block {
         self.links = (self.links & 0xffff_ffff) | (u64::from(id) << 32);
     }
 
-    /// Order within a bin.
-    pub(super) fn key(&self) -> (u64, u64) {
-        (self.size, self.addr)
+    /// Order within a bin. PyTorch 2.14 orders blocks of one size by the age of their segments, and only within a segment
+    /// by address, which makes a difference once the device hands addresses out again.
+    #[inline(always)]
+    pub(super) fn key(&self) -> (u64, u32, u64) {
+        (self.size, self.seg, self.addr)
     }
 
     pub(super) fn is(&self, flag: u8) -> bool {
@@ -197,6 +202,11 @@ impl Arena {
     /// Every record that stands for something, with its index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Block)> {
         self.blocks.iter().enumerate().filter(|(_, b)| b.life != Life::Vacant).map(|(i, b)| (i as u32, b))
+    }
+
+    /// Every record that stands for something, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Block> {
+        self.blocks.iter_mut().filter(|b| b.life != Life::Vacant)
     }
 
     /// Bytes of bookkeeping.

@@ -10,10 +10,12 @@ use super::pending::Done;
 use super::policy::{Departures, MAX_REQUEST, Rules, SMALL_LIMIT, fraction_limit};
 use super::pools::{Pool, PoolError, PoolId, Scope};
 use super::ports::{DeviceMemory, PortError, Ports};
+use super::recording::SIDE;
 use super::settings::Settings;
 use super::slots::{DENSE, bit};
 use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
+use crate::history::{StackId, StackSource, TAKERS};
 use crate::sync::{self, AtomicBool, AtomicU64, Mutex, Ordering};
 
 pub(super) type Guard<'a> = sync::Guard<'a, Heap>;
@@ -63,14 +65,16 @@ pub struct DeviceCache {
     /// What the next allocation has to look at first: a bit for each dense stream slot with a queue, the top bit for
     /// parked blocks and the queues of further streams. Written under the lock.
     pub(super) attention: AtomicU64,
-    /// Set while `side` may hold something.
-    pub(super) side_full: AtomicBool,
+    /// What a call has to look at before it takes the lock: the bits of `recording`.
+    pub(super) notice: AtomicU64,
     /// Set while some stream is under capture.
     pub(super) capturing: AtomicBool,
     /// The stream of each dense slot, for polling without the lock.
     pub(super) names: [AtomicU64; DENSE as usize],
     pub(super) side: Mutex<Vec<(Handle, Uses)>>,
     pub(super) observers: Mutex<Vec<Arc<Observer>>>,
+    /// Where a recording's stacks come from. Taken before the heap's lock, never after.
+    pub(super) source: Mutex<Option<Arc<dyn StackSource>>>,
 }
 
 impl fmt::Debug for DeviceCache {
@@ -89,25 +93,37 @@ impl DeviceCache {
             ports,
             heap: Mutex::new(Heap::new(total, settings, can_grow, departures)),
             attention: AtomicU64::new(0),
-            side_full: AtomicBool::new(false),
+            notice: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             names: std::array::from_fn(|_| AtomicU64::new(0)),
             side: Mutex::new(Vec::new()),
             observers: Mutex::new(Vec::new()),
+            source: Mutex::new(None),
         }
     }
 
     /// A panic under the lock would be a bug of this module, and no reason to take the process down with it.
     #[inline(always)]
     pub(super) fn lock(&self) -> Guard<'_> {
+        let mut heap = self.heap.lock();
+        heap.caller = StackId::EMPTY;
+        heap
+    }
+
+    /// [`lock`](DeviceCache::lock) for the hot paths, which say themselves whose call it is where it matters.
+    #[inline(always)]
+    fn lock_for_hit(&self) -> Guard<'_> {
         self.heap.lock()
     }
 
     /// Calls the device without the lock.
     pub(super) fn outside<'a, T>(&'a self, heap: Guard<'a>, call: impl FnOnce() -> T) -> (Guard<'a>, T) {
+        let caller = heap.caller;
         drop(heap);
         let out = call();
-        (self.lock(), out)
+        let mut heap = self.lock();
+        heap.caller = caller;
+        (heap, out)
     }
 
     /// Takes `size` bytes for `stream`. `None` for 0 bytes: nothing is counted.
@@ -134,28 +150,33 @@ impl DeviceCache {
         if size >= MAX_REQUEST {
             return Err(AllocError::TooLarge { device: self.device, requested: size });
         }
-        if self.attention.load(Ordering::Acquire) != 0 || self.side_full.load(Ordering::Acquire) {
-            return self.take_polled(size, stream, indexed);
+        if self.attention.load(Ordering::Acquire) != 0 || self.notice.load(Ordering::Acquire) != 0 {
+            return self.take_noticed(size, stream, indexed);
         }
-        self.take_locked(self.lock(), size, stream, indexed)
+        self.take_locked(self.lock_for_hit(), StackId::EMPTY, size, stream, indexed)
     }
 
-    /// [`take`](DeviceCache::take) where blocks wait for their uses to end.
+    /// [`take`](DeviceCache::take) where blocks wait for their uses to end, or stacks are recorded.
     #[inline(never)]
-    fn take_polled(&self, size: u64, stream: u64, indexed: bool) -> Result<Option<Allocation>, AllocError> {
+    fn take_noticed(&self, size: u64, stream: u64, indexed: bool) -> Result<Option<Allocation>, AllocError> {
         let mut done = Done::default();
-        self.poll(&mut done)?;
-        let mut heap = self.lock();
+        if self.attention.load(Ordering::Acquire) != 0 || self.notice.load(Ordering::Acquire) & SIDE != 0 {
+            self.poll(&mut done)?;
+        }
+        let mut heap =
+            if self.notice.load(Ordering::Relaxed) & TAKERS == 0 { self.lock() } else { self.enter_as(None) };
         if done.any() {
             self.apply(&mut heap, &done);
         }
-        self.take_locked(heap, size, stream, indexed)
+        let caller = heap.caller;
+        self.take_locked(heap, caller, size, stream, indexed)
     }
 
     #[inline(always)]
     fn take_locked<'a>(
         &'a self,
         mut heap: Guard<'a>,
+        caller: StackId,
         size: u64,
         stream: u64,
         indexed: bool,
@@ -169,8 +190,14 @@ impl DeviceCache {
         let id = heap.search(shelf, rounded);
         if id != super::arena::NIL {
             heap.unshelve(id);
-            return Ok(Some(heap.hand_out(id, rounded, size, indexed)));
+            let block = heap.hand_out(id, rounded, size, indexed);
+            if heap.recorder.is_some() {
+                heap.caller = caller;
+                heap.note_taken(id);
+            }
+            return Ok(Some(block));
         }
+        heap.caller = caller;
         let segment = heap.rules.segment(rounded);
         self.miss(heap, &Request { size, rounded, segment, shelf, kind, stream, indexed }).map(Some)
     }
@@ -193,15 +220,35 @@ impl DeviceCache {
 
     #[inline(always)]
     fn give(&self, handle: Handle, uses: u64) -> Result<(), FreeError> {
-        let mut heap = self.lock();
+        let mut heap = self.lock_for_hit();
+        if heap.recorder.is_some() {
+            return self.give_recorded(self.on_behalf(heap), handle, uses);
+        }
         let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
-        let uses = heap.give_back(id, uses);
-        if uses == 0 {
+        let pending = heap.give_back(id, uses);
+        if pending == 0 {
             heap.end(id);
+        } else {
+            heap.outlasts_capture(id, uses);
+            self.defer(heap, id, pending);
+        }
+        Ok(())
+    }
+
+    /// [`give`](DeviceCache::give) where events are recorded, or may be.
+    #[inline(never)]
+    pub(super) fn give_recorded(&self, mut heap: Guard<'_>, handle: Handle, uses: u64) -> Result<(), FreeError> {
+        let id = heap.live(handle).ok_or(FreeError::Stale(handle.to_bits()))?;
+        self.give_block(heap.give_back(id, uses), heap, id);
+        Ok(())
+    }
+
+    fn give_block(&self, uses: u64, mut heap: Guard<'_>, id: u32) {
+        if uses == 0 {
+            heap.finish(id);
         } else {
             self.defer(heap, id, uses);
         }
-        Ok(())
     }
 
     /// Gives back the block that starts at an address; 0 is no block and no error.
@@ -213,20 +260,19 @@ impl DeviceCache {
             return Ok(());
         }
         let mut heap = self.lock();
+        if heap.recorder.is_some() {
+            heap = self.on_behalf(heap);
+        }
         let id = heap.live_at(addr).ok_or(FreeError::Unknown(addr))?;
         let uses = heap.give_back(id, 0);
-        if uses == 0 {
-            heap.end(id);
-        } else {
-            self.defer(heap, id, uses);
-        }
+        self.give_block(uses, heap, id);
         Ok(())
     }
 
     /// Gives a block back from inside a host function, where streams may not be touched: the next allocation or trim does it.
     pub fn free_later(&self, handle: Handle, uses: Uses) {
         self.side.lock().push((handle, uses));
-        self.side_full.store(true, Ordering::Release);
+        self.notice.fetch_or(SIDE, Ordering::Release);
     }
 
     /// Notes that `stream` uses the block too. Its own stream needs no note.

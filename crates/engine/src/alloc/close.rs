@@ -50,7 +50,7 @@ impl Heap {
                 self.give_back(id, 0);
             }
             self.arena[id].events = 0;
-            self.end(id);
+            self.finish(id);
         }
     }
 }

@@ -3,12 +3,13 @@
 //! A range starts as one unmapped block. Mapped and unmapped blocks of a range form one list in address order; free
 //! mapped neighbours merge, unmapped ones too, the two kinds never. An unmapped block always begins and ends at a unit.
 
-use super::arena::{Block, Life, NIL};
+use super::arena::{BARE, Block, Life, NIL};
 use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::miss::{Attempt, Request};
 use super::oom::{AllocError, Cause};
 use super::ports::{PortError, Virtual};
+use crate::history::Action;
 
 impl Heap {
     fn half_of(&mut self, id: u32) -> (&mut super::pools::Half, (u64, u64, u32)) {
@@ -167,10 +168,12 @@ impl DeviceCache {
             }
             heap.unlist_unmapped(target);
             heap.arena[target].life = Life::Busy;
+            heap.arena[target].flags |= BARE;
             heap.in_flight += len;
             let (guard, result) = self.outside(heap, || port.map(raw, addr - raw.addr, len, unit));
             heap = guard;
             heap.in_flight -= len;
+            heap.arena[target].flags &= !BARE;
             if let Err(fault) = result {
                 heap.settle_unmapped(target);
                 if begun {
@@ -184,6 +187,7 @@ impl DeviceCache {
                 heap.settle_unmapped(rest);
             }
             heap.reserve(shelf, len);
+            heap.note_segment(Action::SegmentMap, addr, len, shelf);
             // What was mapped takes in what lies before it, ours or free, and what is free after it.
             if begun {
                 heap.absorb(target, have);
@@ -205,7 +209,7 @@ impl DeviceCache {
     pub(super) fn shrink<'a>(&'a self, mut heap: Guard<'a>, id: u32, fault: &mut Option<PortError>) -> Guard<'a> {
         let Some(port) = &self.ports.growable else { return heap };
         let Block { addr, size, shelf, seg, .. } = heap.arena[id];
-        let super::heap::Seg { raw, unit } = heap.segs[seg as usize];
+        let super::heap::Seg { raw, unit, .. } = heap.segs[seg as usize];
         let begin = (addr - raw.addr).next_multiple_of(unit);
         let end = (addr - raw.addr + size) / unit * unit;
         if begin >= end {
@@ -238,6 +242,7 @@ impl DeviceCache {
         }
         heap.settle_unmapped(middle);
         heap.unreserve(shelf, end - begin);
+        heap.note_segment(Action::SegmentUnmap, raw.addr + begin, end - begin, shelf);
         if heap.arena[middle].is_split() {
             return heap;
         }
@@ -256,12 +261,14 @@ impl DeviceCache {
         let raw = heap.segs[seg as usize].raw;
         heap.unlist_unmapped(id);
         heap.arena[id].life = Life::Busy;
+        heap.arena[id].flags |= BARE;
         let (mut heap, result) = self.outside(heap, || port.release(raw));
+        heap.arena[id].flags &= !BARE;
         match result {
             Ok(()) => {
                 let pool = heap.shelves[shelf as usize].pool;
                 heap.pools[pool as usize].ranges -= 1;
-                heap.spare_segs.push(seg);
+                heap.dead_segs += 1;
                 heap.arena.vacate(id);
             }
             Err(e) => {

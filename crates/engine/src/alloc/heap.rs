@@ -13,20 +13,25 @@ use super::shelf::Shelf;
 use super::slots::{DENSE, Streams, bit};
 use super::stats::PoolStat;
 use super::{Allocation, Handle};
+use crate::history::{Action, Recorder, StackId};
 
 /// A segment, or a range of address space that growable segments are mapped into.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seg {
     pub(super) raw: RawSegment,
     pub(super) unit: u64,
+    /// Who made it.
+    pub(super) stack: StackId,
 }
 
 /// Everything about one device that the lock guards.
 #[derive(Debug)]
 pub(super) struct Heap {
     pub(super) arena: Arena,
+    /// In the order in which they were made.
     pub(super) segs: Vec<Seg>,
-    pub(super) spare_segs: Vec<u32>,
+    /// How many of them are gone.
+    pub(super) dead_segs: usize,
     pub(super) shelves: Vec<Shelf>,
     spare_shelves: Vec<u32>,
     /// Index 0 is the default pool.
@@ -69,6 +74,10 @@ pub(super) struct Heap {
     pub(super) closed: bool,
     /// Closing took all blocks from whoever had them.
     pub(super) seized: bool,
+    /// While events are recorded.
+    pub(super) recorder: Option<Box<Recorder>>,
+    /// Whose call the owner of the lock works for, if that was asked.
+    pub(super) caller: StackId,
 }
 
 impl Heap {
@@ -76,7 +85,7 @@ impl Heap {
         let mut heap = Heap {
             arena: Arena::new(),
             segs: Vec::new(),
-            spare_segs: Vec::new(),
+            dead_segs: 0,
             shelves: Vec::new(),
             spare_shelves: Vec::new(),
             pools: vec![Pool { users: 1, ..Pool::default() }],
@@ -103,6 +112,8 @@ impl Heap {
             ticking: false,
             closed: false,
             seized: false,
+            recorder: None,
+            caller: StackId::EMPTY,
         };
         heap.limit = super::policy::fraction_limit(heap.settings.per_process_memory_fraction, total);
         heap.update_collecting();
@@ -204,7 +215,7 @@ impl Heap {
         self.pools[pool as usize] = Pool { gone: true, ..Pool::default() };
     }
 
-    /// The least free block that may serve the request, by (size, address). Counts as one search.
+    /// The least free block that may serve the request, by the order of its shelf. Counts as one search.
     #[inline(always)]
     pub(super) fn search(&mut self, shelf: u32, rounded: u64) -> u32 {
         if self.collecting {
@@ -218,7 +229,7 @@ impl Heap {
     #[inline(always)]
     pub(super) fn best_fit(&mut self, shelf: u32, rounded: u64) -> u32 {
         let list = &self.shelves[shelf as usize];
-        let mut id = list.at_or_above(&self.arena, rounded, 0);
+        let mut id = list.at_least(&self.arena, rounded);
         if id == NIL {
             return NIL;
         }
@@ -366,6 +377,16 @@ impl Heap {
         uses & self.streams.known() & !own
     }
 
+    /// [`end`](Heap::end), noted if events are recorded.
+    #[inline]
+    pub(super) fn finish(&mut self, id: u32) {
+        if self.recorder.is_some() {
+            let both: &[Action] = &[Action::FreeRequested, Action::FreeCompleted];
+            self.note_given(id, if self.arena[id].life == Life::Pending { &both[1..] } else { both });
+        }
+        self.end(id);
+    }
+
     /// Second half: really free. Merges with free neighbours and goes back on the shelf.
     #[inline(always)]
     pub(super) fn end(&mut self, id: u32) {
@@ -420,20 +441,27 @@ impl Heap {
 
     /// Takes in a segment that the device has just given; the block that fills it is on no shelf.
     pub(super) fn take_in(&mut self, raw: RawSegment, shelf: u32, unit: u64, life: Life) -> u32 {
-        let seg = Seg { raw, unit };
-        let at = match self.spare_segs.pop() {
-            Some(at) => {
-                self.segs[at as usize] = seg;
-                at
-            }
-            None => {
-                self.segs.push(seg);
-                (self.segs.len() - 1) as u32
-            }
-        };
+        if self.dead_segs > 64 && self.dead_segs > self.segs.len() / 2 {
+            self.renumber_segments();
+        }
+        self.segs.push(Seg { raw, unit, stack: self.maker() });
+        let at = (self.segs.len() - 1) as u32;
         let large = if self.shelves[shelf as usize].kind == 1 { LARGE } else { 0 };
         let growable = if unit > 0 { GROWABLE } else { 0 };
         self.arena.put(Block::new(raw.addr, raw.len, shelf, at, life, large | growable))
+    }
+
+    /// Forgets the segments that are gone. The others keep their order, so that the order of the shelves holds.
+    fn renumber_segments(&mut self) {
+        let mut numbers = vec![u32::MAX; self.segs.len()];
+        self.arena.iter().for_each(|(_, block)| numbers[block.seg as usize] = 0);
+        for (next, number) in numbers.iter_mut().filter(|number| **number == 0).enumerate() {
+            *number = next as u32;
+        }
+        let mut old = numbers.iter();
+        self.segs.retain(|_| old.next().is_some_and(|&number| number != u32::MAX));
+        self.arena.iter_mut().for_each(|block| block.seg = numbers[block.seg as usize]);
+        self.dead_segs = 0;
     }
 
     /// Counts bytes of the device that a pool has taken.
@@ -467,7 +495,7 @@ impl Heap {
         shelves
     }
 
-    /// The free blocks of half a pool, in (stream, size, address) order.
+    /// The free blocks of half a pool, by stream, then in the order of their shelf.
     pub(super) fn free_blocks(&self, pool: u32, kind: usize) -> Vec<u32> {
         let mut out = Vec::new();
         for shelf in self.shelves_by_stream(pool, kind) {

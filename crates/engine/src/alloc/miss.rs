@@ -6,6 +6,7 @@ use super::cache::{DeviceCache, Guard};
 use super::oom::{AllocError, Cause};
 use super::policy::share;
 use super::ports::PortError;
+use crate::history::Action;
 
 /// A request, rounded and routed.
 #[derive(Clone, Copy, Debug)]
@@ -49,12 +50,16 @@ impl DeviceCache {
                 // Closed while this thread was asking the device: what it got goes back at once.
                 heap.hand_out(id, request.rounded, request.size, false);
                 heap.give_back(id, 0);
-                heap.end(id);
+                heap.finish(id);
                 drop(self.release_everything(heap, &mut None));
                 return Err(AllocError::Closed { device: self.device });
             }
             Attempt::Got(id) => {
-                return Ok(heap.hand_out(id, request.rounded, request.size, request.indexed));
+                let block = heap.hand_out(id, request.rounded, request.size, request.indexed);
+                if heap.recorder.is_some() {
+                    heap.note_taken(id);
+                }
+                return Ok(block);
             }
             Attempt::Failed(error) => return Err(error),
             Attempt::Rejected => Cause::Rejected,
@@ -65,6 +70,11 @@ impl DeviceCache {
         };
         heap.erase_pool_if_empty(pool);
         let report = heap.out_of_memory(self.device, request, cause);
+        if heap.recorder.is_some() {
+            let free;
+            (heap, free) = self.outside(heap, || self.ports.segments.memory().free);
+            heap.note_segment(Action::Oom, free.unwrap_or(0), request.size, request.shelf);
+        }
         drop(heap);
         Err(AllocError::OutOfMemory(self.tell_observers(report)))
     }
@@ -144,6 +154,7 @@ impl DeviceCache {
         match result {
             Ok(raw) => {
                 let id = heap.take_in(raw, request.shelf, 0, Life::Busy);
+                heap.note_segment(Action::SegmentAlloc, raw.addr, raw.len, request.shelf);
                 heap.counters.segment.add(request.kind, 1);
                 heap.reserve(request.shelf, raw.len);
                 if raw.len >= heap.rules.max_split {

@@ -284,7 +284,7 @@ impl Heap {
 
     /// Is there a large enough free block on the request's own shelf (which a split limit then kept from it)?
     fn is_own(&self, request: &Request) -> bool {
-        self.shelves[request.shelf as usize].at_or_above(&self.arena, request.rounded, 0) != NIL
+        self.shelves[request.shelf as usize].at_least(&self.arena, request.rounded) != NIL
     }
 }
 

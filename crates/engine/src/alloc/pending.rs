@@ -10,7 +10,9 @@ use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::oom::AllocError;
 use super::ports::PortError;
+use super::recording::SIDE;
 use super::slots::{BEYOND, DENSE, bit};
+use crate::history::{Action, StackId};
 use crate::sync::Ordering;
 
 /// Answers of up to eight streams, collected before the lock is taken.
@@ -38,6 +40,14 @@ impl Heap {
         self.arena[id].links |= bit;
         if self.capturing() {
             *self.capture_uses.entry(id).or_default() |= bit;
+        }
+    }
+
+    /// Uses that are told only when a block is given back may be older than the capture that recorded the same streams:
+    /// the end of that capture does not end them.
+    pub(super) fn outlasts_capture(&mut self, id: u32, uses: u64) {
+        if let Some(captured) = self.capture_uses.get_mut(&id) {
+            *captured &= !uses;
         }
     }
 
@@ -73,7 +83,7 @@ impl Heap {
         let block = &mut self.arena[id];
         block.events -= 1;
         if block.events == 0 {
-            self.end(id);
+            self.finish(id);
         }
     }
 
@@ -114,6 +124,12 @@ impl DeviceCache {
     #[cold]
     pub(super) fn defer(&self, mut heap: Guard<'_>, id: u32, uses: u64) {
         let (kind, size) = (heap.arena[id].kind(), heap.arena[id].size);
+        if heap.recorder.is_some() {
+            heap.note_given(id, &[Action::FreeRequested]);
+        } else {
+            // A recording may begin while the lock is away.
+            heap.caller = StackId::EMPTY;
+        }
         heap.counters.defer(kind, size);
         let block = &mut heap.arena[id];
         block.life = Life::Pending;
@@ -140,7 +156,7 @@ impl DeviceCache {
             } else {
                 self.enqueue_all(&mut heap, id, &[(stream, slot)], &[mark]);
                 if heap.arena[id].events == 0 {
-                    heap.end(id);
+                    heap.finish(id);
                 }
             }
             self.publish(&heap);
@@ -153,7 +169,7 @@ impl DeviceCache {
         }
         self.enqueue_all(&mut heap, id, &users, &marks);
         if heap.arena[id].events == 0 {
-            heap.end(id);
+            heap.finish(id);
         }
         self.publish(&heap);
     }
@@ -209,13 +225,14 @@ impl DeviceCache {
     /// Gives back what host functions left, if anything.
     pub(super) fn drain_side(&self) {
         // Most often there is nothing, and a load is cheaper than a swap.
-        if !self.side_full.load(Ordering::Acquire) || !self.side_full.swap(false, Ordering::AcqRel) {
+        let full = |notice: u64| notice & SIDE != 0;
+        if !full(self.notice.load(Ordering::Acquire)) || !full(self.notice.fetch_and(!SIDE, Ordering::AcqRel)) {
             return;
         }
         let left = std::mem::take(&mut *self.side.lock());
         for (handle, uses) in left {
             // A stale handle here is a double free by the host function, of which nobody is left to be told.
-            let _ = self.free_used(handle, uses);
+            let _ = self.give_recorded(self.lock(), handle, uses.0);
         }
     }
 

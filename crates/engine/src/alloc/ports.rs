@@ -33,6 +33,8 @@ pub enum PortError {
     OutOfMemory,
     /// The device is gone; all marks on it count as ended.
     DeviceLost(String),
+    /// The caller gave up waiting.
+    Interrupted,
     /// Anything else, in the backend's words.
     Failed(String),
 }
@@ -42,6 +44,7 @@ impl fmt::Display for PortError {
         match self {
             PortError::OutOfMemory => f.write_str("the device is out of memory"),
             PortError::DeviceLost(text) => write!(f, "the device is lost: {text}"),
+            PortError::Interrupted => f.write_str("the wait was interrupted"),
             PortError::Failed(text) => f.write_str(text),
         }
     }

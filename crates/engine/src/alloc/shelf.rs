@@ -1,4 +1,4 @@
-//! A shelf: the free blocks of one (pool, stream), ordered by (size, address).
+//! A shelf: the free blocks of one (pool, stream), ordered by (size, age of the segment, address).
 //!
 //! Sizes fall into 3200 bins: 64 exact ones of 512 bytes, then 64 to an octave. A bitmap word covers 64 bins, a summary
 //! word the 50 words, so the next occupied bin is two bit scans away. A bin is a treap threaded through the blocks
@@ -94,15 +94,22 @@ impl Shelf {
         }
     }
 
-    /// The least block with (size, address) at or above the given pair.
+    /// The least block of at least a size.
     #[inline(always)]
-    pub(super) fn at_or_above(&self, arena: &Arena, size: u64, addr: u64) -> u32 {
+    pub(super) fn at_least(&self, arena: &Arena, size: u64) -> u32 {
+        self.at_or_above(arena, (size, 0, 0))
+    }
+
+    /// The least block whose key is at or above the given one.
+    #[inline(always)]
+    fn at_or_above(&self, arena: &Arena, key: (u64, u32, u64)) -> u32 {
+        let size = key.0;
         let bin = bin(size);
         let mut found = NIL;
         let mut node = self.roots[bin];
         while node != NIL {
             let block = &arena[node];
-            if block.key() >= (size, addr) {
+            if block.key() >= key {
                 found = node;
                 node = block.left();
             } else {
@@ -126,8 +133,8 @@ impl Shelf {
 
     /// The block after `id` in order.
     pub(super) fn after(&self, arena: &Arena, id: u32) -> u32 {
-        let (size, addr) = arena[id].key();
-        self.at_or_above(arena, size, addr + 1)
+        let (size, seg, addr) = arena[id].key();
+        self.at_or_above(arena, (size, seg, addr + 1))
     }
 
     #[inline(always)]
@@ -145,7 +152,7 @@ impl Shelf {
         Some((word << 6) + self.words[word].trailing_zeros() as usize)
     }
 
-    /// Every block, in (size, address) order.
+    /// Every block, in order.
     pub(super) fn in_order(&self, arena: &Arena) -> Vec<u32> {
         let mut out = Vec::new();
         let mut stack = Vec::new();
@@ -271,19 +278,20 @@ mod tests {
             if rand() % 3 != 0 {
                 let size = (1 + rand() % 6000) * 512;
                 addr += 512;
-                let id = arena.put(Block::new(addr, size, 0, 0, Life::Free, 0));
+                let seg = rand() as u32 % 3;
+                let id = arena.put(Block::new(addr, size, 0, seg, Life::Free, 0));
                 shelf.insert(&mut arena, id);
-                model.insert((size, addr, id));
+                model.insert((size, seg, addr, id));
             } else if let Some(&entry) = model.iter().nth(rand() as usize % model.len().max(1)) {
-                shelf.remove(&mut arena, entry.2);
-                arena.vacate(entry.2);
+                shelf.remove(&mut arena, entry.3);
+                arena.vacate(entry.3);
                 model.remove(&entry);
             }
             let size = (1 + rand() % 6500) * 512;
-            let want = model.range((size, 0, 0)..).next().map_or(NIL, |e| e.2);
-            assert_eq!(shelf.at_or_above(&arena, size, 0), want);
+            let want = model.range((size, 0, 0, 0)..).next().map_or(NIL, |e| e.3);
+            assert_eq!(shelf.at_least(&arena, size), want);
         }
-        let order: Vec<u32> = model.iter().map(|e| e.2).collect();
+        let order: Vec<u32> = model.iter().map(|e| e.3).collect();
         assert_eq!(shelf.in_order(&arena), order);
         for (a, b) in order.iter().zip(&order[1..]) {
             assert_eq!(shelf.after(&arena, *a), *b);

@@ -1,8 +1,10 @@
 //! The segments and blocks of a device, as they are now.
 
-use super::arena::{GROWABLE, LARGE, Life, NIL};
+use super::arena::{BARE, Block, GROWABLE, LARGE, Life, NIL};
 use super::cache::DeviceCache;
+use super::heap::{Heap, Seg};
 use super::pools::PoolId;
+use crate::history::StackId;
 
 /// A block in a [`SegmentView`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct BlockView {
     pub allocated: bool,
     /// In its user's hands or still used by a stream.
     pub active: bool,
+    /// Who took it, if that was recorded.
+    pub stack: StackId,
 }
 
 /// A segment, or a mapped stretch of a growable one.
@@ -36,6 +40,8 @@ pub struct SegmentView {
     pub pool: Option<PoolId>,
     /// Its blocks, in address order.
     pub blocks: Vec<BlockView>,
+    /// Who made it, if that was recorded.
+    pub stack: StackId,
 }
 
 impl SegmentView {
@@ -48,15 +54,25 @@ impl SegmentView {
 impl DeviceCache {
     /// The segments by address.
     pub fn snapshot(&self) -> Vec<SegmentView> {
-        let heap = self.lock();
+        self.lock().view()
+    }
+}
+
+impl Heap {
+    /// The segments by address, without those that a thread is just giving back: the device may have handed their
+    /// addresses out again.
+    pub(super) fn view(&self) -> Vec<SegmentView> {
+        let heap = self;
         let mut out = Vec::new();
-        let mapped = |id: u32| id != NIL && heap.arena[id].life != Life::Unmapped;
+        let mapped = |id: u32| id != NIL && heap.arena[id].life != Life::Unmapped && !heap.arena[id].is(BARE);
+        let taker = |id: u32| heap.recorder.as_ref().map_or(StackId::ABSENT, |recorder| recorder.taker(id));
+        let leaving = |block: &Block| block.life == Life::Busy && !block.is(GROWABLE);
         for (head, block) in heap.arena.iter() {
-            if !mapped(head) || mapped(block.prev) {
+            if !mapped(head) || mapped(block.prev) || leaving(block) {
                 continue;
             }
             let shelf = &heap.shelves[block.shelf as usize];
-            let raw = heap.segs[block.seg as usize].raw;
+            let Seg { raw, stack, .. } = heap.segs[block.seg as usize];
             let mut view = SegmentView {
                 token: raw.token,
                 offset: block.addr - raw.addr,
@@ -66,6 +82,7 @@ impl DeviceCache {
                 growable: block.is(GROWABLE),
                 pool: heap.pools[shelf.pool as usize].id,
                 blocks: Vec::new(),
+                stack,
             };
             let mut id = head;
             while mapped(id) {
@@ -76,6 +93,7 @@ impl DeviceCache {
                     requested: if active { block.requested } else { 0 },
                     allocated: block.life == Life::Active,
                     active,
+                    stack: if active { taker(id) } else { StackId::ABSENT },
                 });
                 id = block.next;
             }

@@ -1,11 +1,12 @@
 //! Giving memory back to the device: trims, the out-of-memory sequence, garbage collection, closing.
 
-use super::arena::{GROWABLE, Life};
+use super::arena::{Block, GROWABLE, Life};
 use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::miss::Request;
 use super::policy::share;
 use super::ports::PortError;
+use crate::history::Action;
 
 /// Keeps the first fault.
 pub(super) fn note(fault: &mut Option<PortError>, result: Result<(), PortError>) {
@@ -32,8 +33,17 @@ impl Heap {
         if block.size >= self.rules.max_split {
             self.counters.oversize_segments.sub(1);
         }
-        self.spare_segs.push(block.seg);
+        self.dead_segs += 1;
         self.arena.vacate(id);
+    }
+
+    fn note_segments(&mut self, action: Action, blocks: &[u32]) {
+        if self.recorder.is_some() {
+            for &id in blocks {
+                let Block { addr, size, shelf, .. } = self.arena[id];
+                self.note_segment(action, addr, size, shelf);
+            }
+        }
     }
 
     fn is_whole_segment(&self, id: u32) -> bool {
@@ -106,7 +116,7 @@ impl DeviceCache {
     /// The first call that failed. What it was about stays cached; everything else has been tried.
     pub fn empty_cache(&self) -> Result<(), PortError> {
         self.drain_side();
-        let heap = self.lock();
+        let heap = self.enter_as(Some("empty_cache"));
         if heap.capturing() {
             return Ok(());
         }
@@ -121,6 +131,8 @@ impl DeviceCache {
             return heap;
         }
         heap.detach(blocks);
+        // Told beforehand: the device may hand the address out to another thread before this one is back.
+        heap.note_segments(Action::SegmentFree, blocks);
         let raws: Vec<_> = blocks.iter().map(|&id| heap.segs[heap.arena[id].seg as usize].raw).collect();
         let (mut heap, results) =
             self.outside(heap, || raws.iter().map(|&raw| self.ports.segments.free(raw)).collect::<Vec<_>>());
@@ -128,6 +140,7 @@ impl DeviceCache {
             if result.is_ok() {
                 heap.forget_segment(id);
             } else {
+                heap.note_segments(Action::SegmentAlloc, &[id]);
                 heap.reshelve(id);
             }
             note(fault, result);
@@ -176,12 +189,12 @@ impl DeviceCache {
             .into_iter()
             .filter(|&id| heap.arena[id].is(GROWABLE) || !heap.arena[id].is_split())
             .partition(|&id| heap.arena[id].is(GROWABLE));
-        let growable: Vec<_> = growable.into_iter().map(|id| (id, heap.arena[id].key())).collect();
+        let growable: Vec<_> = growable.into_iter().map(|id| (id, heap.arena[id].addr, heap.arena[id].size)).collect();
         heap = self.free_segments(heap, &whole, fault);
-        for (id, key) in growable {
+        for (id, addr, size) in growable {
             // Still the block that was looked at?
             let block = &heap.arena[id];
-            if block.life == Life::Free && block.key() == key && block.is(GROWABLE) {
+            if block.life == Life::Free && (block.addr, block.size) == (addr, size) && block.is(GROWABLE) {
                 heap = self.shrink(heap, id, fault);
             }
         }

@@ -1,6 +1,7 @@
 //! The pinned cache: what its users call.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::oom::HostAllocError;
@@ -10,7 +11,8 @@ use super::state::{Life, State};
 use super::stats::HostStats;
 use super::{HostAllocation, HostHandle, HostUseError};
 use crate::alloc::PortError;
-use crate::sync::{self, Mutex};
+use crate::history::{Action, GIVERS, StackId, StackSource, TAKERS};
+use crate::sync::{self, AtomicU64, Mutex};
 
 pub(super) type Guard<'a> = sync::Guard<'a, State>;
 
@@ -23,6 +25,10 @@ pub(super) type Guard<'a> = sync::Guard<'a, State>;
 pub struct HostCache {
     pub(super) ports: HostPorts,
     state: Mutex<State>,
+    /// What a call has to look at before it takes the lock: the bits of `recording`.
+    pub(super) notice: AtomicU64,
+    /// Where a recording's stacks come from. Taken before the lock of the state, never after.
+    pub(super) source: Mutex<Option<Arc<dyn StackSource>>>,
 }
 
 impl fmt::Debug for HostCache {
@@ -34,13 +40,15 @@ impl fmt::Debug for HostCache {
 impl HostCache {
     /// A cache over these ports, which it does not call yet.
     pub fn new(ports: HostPorts, policy: HostPolicy) -> Self {
-        HostCache { ports, state: Mutex::new(State::new(policy)) }
+        HostCache { ports, state: Mutex::new(State::new(policy)), notice: AtomicU64::new(0), source: Mutex::new(None) }
     }
 
     /// A panic under the lock would be a bug of this module, and no reason to take the process down with it.
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_> {
-        self.state.lock()
+        let mut state = self.state.lock();
+        state.caller = StackId::EMPTY;
+        state
     }
 
     /// Takes `size` bytes of pinned memory. `None` for 0 bytes: nothing is counted. A hit calls no port.
@@ -58,7 +66,7 @@ impl HostCache {
         if size >= MAX_HOST_REQUEST {
             return Err(HostAllocError::TooLarge(size));
         }
-        let mut state = self.lock();
+        let mut state = self.enter(TAKERS);
         if state.untidy() {
             state = self.tidy(state);
         }
@@ -84,11 +92,12 @@ impl HostCache {
         }
         let mut retried = false;
         loop {
+            let caller = state.caller;
             drop(state);
             let start = Instant::now();
             let outcome = self.ports.segments.alloc(want.size);
             let took = start.elapsed();
-            state = self.lock();
+            state = self.lock_as(caller);
             match outcome {
                 Ok(raw) => {
                     let id = state.adopt(raw, want.exact);
@@ -112,6 +121,7 @@ impl HostCache {
                 }
                 Err(PortError::OutOfMemory) => {
                     state.stats.num_ooms += 1;
+                    state.note_segment(Action::Oom, 0, requested);
                     return Err(HostAllocError::OutOfMemory(state.out_of_memory(requested, want.size)));
                 }
                 Err(fault) => return Err(HostAllocError::Port { call: "alloc", fault }),
@@ -159,7 +169,7 @@ impl HostCache {
     /// [`HostUseError::Stale`].
     #[inline]
     pub fn free_used(&self, handle: HostHandle, streams: &[u64]) -> Result<(), HostUseError> {
-        let mut state = self.lock();
+        let mut state = self.enter(GIVERS);
         let id = state.live(handle)?;
         for &stream in streams {
             state.note(id, stream, None);
@@ -177,7 +187,7 @@ impl HostCache {
     /// # Errors
     /// [`HostUseError::Stale`].
     pub fn free_quietly(&self, handle: HostHandle, streams: &[u64]) -> Result<(), HostUseError> {
-        let mut state = self.lock();
+        let mut state = self.enter(GIVERS);
         let id = state.live(handle)?;
         for &stream in streams {
             state.note(id, stream, None);
@@ -194,7 +204,7 @@ impl HostCache {
         if addr == 0 {
             return Ok(());
         }
-        let mut state = self.lock();
+        let mut state = self.enter(GIVERS);
         let id = state.containing(addr).ok_or(HostUseError::Unknown(addr))?;
         let start = state.block(id).raw.addr;
         if start != addr {
@@ -240,7 +250,7 @@ impl HostCache {
     /// # Errors
     /// The first call to a port that failed; what it concerns stays held, all else was given back.
     pub fn trim(&self) -> Result<u64, PortError> {
-        let (state, looked) = self.look(self.lock());
+        let (state, looked) = self.look(self.enter_as(Some("empty_cache")));
         let (_state, released) = self.release_unused(state);
         looked.and(released.fault.map_or(Ok(released.bytes), Err))
     }

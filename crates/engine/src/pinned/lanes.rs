@@ -99,6 +99,7 @@ impl HostCache {
             markings.extend(unmarked.map(|u| Marking { id, stream: u.stream, made: Made::Failed }));
             state.parked = block.next;
         }
+        let caller = state.caller;
         drop(state);
         for marking in &mut markings {
             marking.made = match self.ports.marks.mark(marking.stream) {
@@ -107,7 +108,7 @@ impl HostCache {
                 Err(_) => Made::Failed,
             };
         }
-        let mut state = self.lock();
+        let mut state = self.lock_as(caller);
         for block in markings.chunk_by(|a, b| a.id == b.id) {
             let id = block[0].id;
             let uses = &mut state.block(id).uses;
@@ -141,6 +142,7 @@ impl HostCache {
         let mut answers = std::mem::take(&mut state.answers);
         answers.clear();
         answers.extend(state.lanes.waited_for().map(|stream| (stream, None)));
+        let caller = state.caller;
         drop(state);
         let mut outcome = Ok(());
         for (stream, done) in &mut answers {
@@ -150,7 +152,7 @@ impl HostCache {
                 Err(fault) => outcome = outcome.and(Err(fault)),
             }
         }
-        let mut state = self.lock();
+        let mut state = self.lock_as(caller);
         for &(stream, done) in &answers {
             if let Some(done) = done {
                 state.retire(stream, done);

@@ -50,6 +50,7 @@ mod lanes;
 mod oom;
 mod policy;
 mod ports;
+mod recording;
 mod release;
 mod state;
 mod stats;
@@ -58,6 +59,7 @@ pub use cache::HostCache;
 pub use oom::{HostAllocError, HostOutOfMemory};
 pub use policy::{DEFAULT_ROUND_THRESHOLD, HostPolicy, MAX_HOST_REQUEST, PAGE, Placement};
 pub use ports::{HostPorts, HostSegments, RawHost};
+pub use recording::{HostBlockView, HostHistory};
 pub use stats::{HOST_FLAT_LEN, HostStats, TimeStat};
 
 /// Names a block of pinned memory while its user has it. Once the block is given back the handle is stale: it is

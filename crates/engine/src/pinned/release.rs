@@ -6,6 +6,7 @@ use super::cache::{Guard, HostCache};
 use super::ports::RawHost;
 use super::state::{Life, NIL};
 use crate::alloc::PortError;
+use crate::history::Action;
 
 /// What giving back came to.
 #[derive(Debug, Default)]
@@ -28,16 +29,18 @@ impl HostCache {
             block.life = Life::Busy;
             let raw = block.raw;
             state.doomed = block.next;
+            state.note_segment(Action::SegmentFree, raw.addr, raw.len);
             // From here on the port may hand the same address out to another thread.
             state.addresses.remove(&raw.addr);
             leaving.push((id, raw, Ok(Duration::ZERO)));
         }
+        let caller = state.caller;
         drop(state);
         for (_, raw, outcome) in &mut leaving {
             let start = Instant::now();
             *outcome = self.ports.segments.free(*raw).map(|()| start.elapsed());
         }
-        let mut state = self.lock();
+        let mut state = self.lock_as(caller);
         for (id, raw, outcome) in leaving {
             match outcome {
                 Ok(took) => {
@@ -47,6 +50,7 @@ impl HostCache {
                 }
                 Err(fault) => {
                     state.addresses.insert(raw.addr, id);
+                    state.note_segment(Action::SegmentAlloc, raw.addr, raw.len);
                     state.shelve(id);
                     released.fault = released.fault.or(Some(fault));
                 }

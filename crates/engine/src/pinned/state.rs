@@ -7,6 +7,7 @@ use super::policy::{HostPolicy, Placement};
 use super::ports::RawHost;
 use super::stats::HostStats;
 use super::{HostAllocation, HostHandle, HostUseError};
+use crate::history::{Action, Recorder, StackId};
 
 /// No block.
 pub(super) const NIL: u32 = u32::MAX;
@@ -43,6 +44,8 @@ pub(super) struct Block {
     pub(super) next: u32,
     /// Marks that have not ended, while Pending.
     pub(super) events: u32,
+    /// Who pinned it, if that was recorded.
+    pub(super) maker: StackId,
     pub(super) life: Life,
     pub(super) exact: bool,
     /// It won't be cached; decided when it was given back.
@@ -75,6 +78,10 @@ pub(super) struct State {
     pub(super) answers: Vec<(u64, Option<u64>)>,
     /// Likewise for marks to be made.
     pub(super) markings: Vec<Marking>,
+    /// While events are recorded.
+    pub(super) recorder: Option<Box<Recorder>>,
+    /// Whose call the owner of the lock works for, if that was asked.
+    pub(super) caller: StackId,
 }
 
 impl State {
@@ -97,6 +104,8 @@ impl State {
             closed: false,
             answers: Vec::new(),
             markings: Vec::new(),
+            recorder: None,
+            caller: StackId::EMPTY,
         }
     }
 
@@ -153,6 +162,7 @@ impl State {
             generation,
             next: NIL,
             events: 0,
+            maker: self.recorder.as_ref().map_or(StackId::ABSENT, |recorder| recorder.kept(self.caller)),
             life: Life::Busy,
             exact,
             discard: false,
@@ -173,6 +183,7 @@ impl State {
             self.exact.reserve(self.exact_held - self.exact.len());
         }
         self.addresses.insert(raw.addr, id);
+        self.note_segment(Action::SegmentAlloc, raw.addr, raw.len);
         id
     }
 
@@ -220,6 +231,7 @@ impl State {
         block.requested = requested;
         let size = block.raw.len;
         self.stats.take(size, requested);
+        self.note_taken(id);
         self.view(id)
     }
 
@@ -241,6 +253,7 @@ impl State {
         // 0 would let a handle be 0.
         block.generation = block.generation.wrapping_add(1).max(1);
         block.discard = block.raw.len > discard_from;
+        self.note_given(id, Action::FreeRequested);
         self.settle_one(id);
     }
 
@@ -287,6 +300,7 @@ impl State {
         let block = self.block(id);
         let (size, requested, discard) = (block.raw.len, block.requested, block.discard);
         self.stats.end(size, requested);
+        self.note_given(id, Action::FreeCompleted);
         if discard {
             self.doom(id);
         } else {

@@ -12,10 +12,10 @@ use std::f64::consts as c64;
 // The polynomials interpolate their functions at the Chebyshev nodes of the range; the coefficients rise.
 
 /// `(log(1 + f) - f + f^2 / 2) / f^3` for `1 + f` within sqrt(1/2) .. sqrt(2).
-const LOG_F32: [f32; 9] =
+pub(crate) const LOG_F32: [f32; 9] =
     [0.3333333, -0.24999997, 0.20000716, -0.16667803, 0.14249058, -0.12425687, 0.1168542, -0.11479734, 0.06971612];
 /// As [`LOG_F32`].
-const LOG_F64: [f64; 22] = [
+pub(crate) const LOG_F64: [f64; 22] = [
     0.3333333333333333,
     -0.25000000000000006,
     0.20000000000000187,
@@ -40,11 +40,11 @@ const LOG_F64: [f64; 22] = [
     -0.02163707074370185,
 ];
 /// `(sin(a) - a) / a^3` by `a^2`, for `a` up to pi / 4.
-const SIN_F32: [f32; 4] = [-0.16666667, 0.008333332, -0.00019840087, 2.7249896e-06];
+pub(crate) const SIN_F32: [f32; 4] = [-0.16666667, 0.008333332, -0.00019840087, 2.7249896e-06];
 /// `(cos(a) - 1 + a^2 / 2) / a^4` by `a^2`, for `a` up to pi / 4.
-const COS_F32: [f32; 4] = [0.041666668, -0.0013888888, 2.48006e-05, -2.7300933e-07];
+pub(crate) const COS_F32: [f32; 4] = [0.041666668, -0.0013888888, 2.48006e-05, -2.7300933e-07];
 /// As [`SIN_F32`].
-const SIN_F64: [f64; 8] = [
+pub(crate) const SIN_F64: [f64; 8] = [
     -0.16666666666666666,
     0.008333333333333333,
     -0.00019841269841269839,
@@ -55,7 +55,7 @@ const SIN_F64: [f64; 8] = [
     2.791242229090309e-15,
 ];
 /// As [`COS_F32`].
-const COS_F64: [f64; 8] = [
+pub(crate) const COS_F64: [f64; 8] = [
     0.041666666666666664,
     -0.001388888888888889,
     2.4801587301587298e-05,
@@ -66,9 +66,9 @@ const COS_F64: [f64; 8] = [
     -1.5518099807987152e-16,
 ];
 /// `(exp(r) - 1 - r) / r^2` for `r` up to log(2) / 2.
-const EXP_F32: [f32; 5] = [0.5, 0.16666576, 0.041666552, 0.008363233, 0.001392625];
+pub(crate) const EXP_F32: [f32; 5] = [0.5, 0.16666576, 0.041666552, 0.008363233, 0.001392625];
 /// As [`EXP_F32`].
-const EXP_F64: [f64; 11] = [
+pub(crate) const EXP_F64: [f64; 11] = [
     0.5,
     0.1666666666666667,
     0.04166666666666667,
@@ -83,8 +83,8 @@ const EXP_F64: [f64; 11] = [
 ];
 
 /// log(2) in two parts: a multiple of the upper one by an exponent is exact.
-const LN2_F32: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
-const LN2_F64: [f64; 2] = [0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10];
+pub(crate) const LN2_F32: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+pub(crate) const LN2_F64: [f64; 2] = [0.693_147_180_369_123_8, 1.908_214_929_270_587_7e-10];
 
 /// Defines the functions for one float type. `$bits` and `$int` are the integers of its width.
 macro_rules! functions {

@@ -9,6 +9,7 @@ use anyaccel_engine::alloc::{
 };
 
 use crate::history::{History, Op, What};
+pub use device::Addresses;
 use device::Space;
 
 /// Under which circumstances to replay.
@@ -18,6 +19,15 @@ pub struct Conf {
     pub settings: Settings,
     /// Memory of the device in bytes.
     pub total: u64,
+    /// Where the device puts segments.
+    pub addresses: Addresses,
+}
+
+impl Conf {
+    /// These settings on a device of `total` bytes.
+    pub fn new(settings: Settings, total: u64) -> Self {
+        Conf { settings, total, addresses: Addresses::default() }
+    }
 }
 
 /// Memory of the device where neither the file nor the user tells: 80 GiB.
@@ -114,7 +124,7 @@ pub fn replay(history: &History, conf: &Conf) -> Outcome {
 
 impl<'h> Run<'h> {
     fn new(history: &'h History, conf: &Conf) -> Self {
-        let space = Arc::new(Space::new(conf.total));
+        let space = Arc::new(Space::new(conf.total, conf.addresses));
         // What PyTorch recorded is replayed as PyTorch would do it, to the byte.
         let departures = if history.ours { Departures::ALL } else { Departures::NONE };
         let cache = DeviceCache::new(history.device as u32, space.ports(), conf.settings.clone(), departures);

@@ -82,7 +82,9 @@ fn fork_and_join(env: &Env) -> Outcome {
         graph.replay()?;
         a.fill(&shared.all(), &[5])?;
     }
-    same_bytes("graph.events", "what came through both streams", &result.to_vec()?, &vec![3; 1 << 20])
+    graph.replay()?;
+    same_bytes("graph.events", "what came through both streams", &result.to_vec()?, &vec![3; 1 << 20])?;
+    same_bytes("graph.events", "what was filled behind them", &shared.to_vec()?, &vec![4; 1 << 20])
 }
 
 fn only_up_to_the_event(env: &Env) -> Outcome {

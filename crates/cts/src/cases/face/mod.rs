@@ -13,6 +13,7 @@ mod guards;
 mod life;
 mod limits;
 mod memory;
+mod programs;
 mod random;
 mod reuse;
 mod starting;
@@ -24,29 +25,38 @@ pub(crate) use random::{READS, SETTERS};
 use crate::case::{Case, Outcome, Stop};
 use crate::env::Env;
 use crate::lab::Hold;
+use crate::ways::Way;
 use anyaccel::{Runtime, Stream};
 use anyaccel_hal::{Driver, Kind};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const TABLE: &[&[Case]] = &[
-    starting::CASES,
-    arguments::CASES,
-    devices::CASES,
-    guards::CASES,
-    streams::CASES,
-    events::CASES,
-    copies::CASES,
-    memory::CASES,
-    limits::CASES,
-    reuse::CASES,
-    functions::CASES,
-    graphs::CASES,
-    deferred::CASES,
-    random::CASES,
-    life::CASES,
-    fork::CASES,
+/// Tables of cases, each with the further ways in which its cases are run.
+pub(super) const TABLE: &[(&[Case], &[Way])] = &[
+    (starting::CASES, &[]),
+    (arguments::CASES, &[]),
+    (devices::CASES, &[]),
+    (guards::CASES, &[]),
+    (streams::CASES, &[]),
+    (events::CASES, &[]),
+    (copies::CASES, &[]),
+    (memory::CASES, &[]),
+    (limits::CASES, &[]),
+    (reuse::CASES, &[]),
+    (functions::CASES, &[]),
+    (programs::CASES, CAPTURED),
+    (graphs::CASES, RECORDED),
+    (deferred::CASES, &[]),
+    (random::CASES, &[]),
+    (life::CASES, &[]),
+    (fork::CASES, &[]),
 ];
+
+/// The further ways of cases about the work of streams.
+const CAPTURED: &[Way] = &[Way::Captured, Way::Recorded];
+
+/// The further way of cases that capture by themselves.
+const RECORDED: &[Way] = &[Way::Recorded];
 
 /// A runtime under test.
 pub(crate) struct Face {

@@ -217,6 +217,11 @@ impl Replay {
         Ok(Some(line.end()))
     }
 
+    /// The caches of the devices, for looking at what they hold or for recording what they do.
+    pub fn caches(&self) -> &[DeviceCache] {
+        &self.caches
+    }
+
     fn cache(&self) -> &DeviceCache {
         &self.caches[self.current]
     }

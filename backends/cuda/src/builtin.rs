@@ -1,0 +1,124 @@
+//! The built-in kernels: programs of PTX, loaded when one is first launched.
+//!
+//! A built-in's handle is its number: handles of loaded kernels have a generation above 0 in their upper half, so they
+//! never meet.
+
+use crate::context::Context;
+use crate::kernel::{Module, invalid};
+use anyaccel_hal::{Arg, DTypeSet, Fault, Mem, Place};
+use anyaccel_kernels::Builtin;
+use anyaccel_kernels::device::{Device, Plan, Program, cuda, plan};
+use anyaccel_kit::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::sys::CUfunction;
+
+/// The kernel of this backend that stores a few bytes.
+const WRITE: &str = include_str!("write.ptx");
+/// The most threads of a group of a built-in, on every card.
+const MAX_THREADS: u32 = 1024;
+
+/// Element types of the built-in conversion: all, since it is done on integers.
+pub(crate) const fn dtypes() -> DTypeSet {
+    DTypeSet::ALL
+}
+
+/// The functions of a device that are part of this library.
+#[derive(Debug)]
+pub(crate) struct Builtins {
+    /// Whether the device reads their code.
+    able: bool,
+    /// What a launch is planned for.
+    device: Device,
+    modules: Mutex<Vec<Module>>,
+    functions: Vec<AtomicUsize>,
+}
+
+impl Builtins {
+    pub(crate) fn new(able: bool, multiprocessors: u32) -> Self {
+        let highest = Builtin::ALL.iter().map(|builtin| builtin.number()).max().unwrap_or(0);
+        Self {
+            able,
+            device: Device { max_threads: MAX_THREADS, groups: multiprocessors.max(1) * 16, fp64: true },
+            modules: Mutex::new(Vec::new()),
+            // One more, at 0, for `write`.
+            functions: (0..=highest).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<Builtin> {
+        Builtin::from_number(number).filter(|_| self.able)
+    }
+
+    /// The native function of a built-in. The context is current.
+    #[inline]
+    pub(crate) fn function(&self, context: &Arc<Context>, builtin: Builtin) -> Result<CUfunction, Fault> {
+        match self.functions[builtin.number() as usize].load(Ordering::Acquire) {
+            0 => {
+                let program = Program::of(builtin);
+                let names: Vec<(u32, &str)> = program.builtins().map(|one| (one.number(), one.name())).collect();
+                self.load(context, cuda::ptx(program), &names)?;
+                Ok(CUfunction(self.functions[builtin.number() as usize].load(Ordering::Acquire)))
+            }
+            function => Ok(CUfunction(function)),
+        }
+    }
+
+    /// The function that stores up to 64 bytes. The context is current.
+    #[inline]
+    pub(crate) fn write(&self, context: &Arc<Context>) -> Result<CUfunction, Fault> {
+        if self.functions[0].load(Ordering::Acquire) == 0 {
+            self.load(context, WRITE, &[(0, "anyaccel_write")])?;
+        }
+        Ok(CUfunction(self.functions[0].load(Ordering::Acquire)))
+    }
+
+    #[cold]
+    fn load(&self, context: &Arc<Context>, ptx: &str, names: &[(u32, &str)]) -> Result<(), Fault> {
+        let mut modules = self.modules.lock();
+        if names.iter().all(|&(number, _)| self.functions[number as usize].load(Ordering::Acquire) != 0) {
+            return Ok(());
+        }
+        let module = Module::load(context, ptx.as_bytes())?;
+        for &(number, name) in names {
+            self.functions[number as usize].store(module.function(name)?.0, Ordering::Release);
+        }
+        modules.push(module);
+        Ok(())
+    }
+
+    /// The shape of a launch, and the addresses of its places with what it touches of them.
+    pub(crate) fn plan<'a>(&self, builtin: Builtin, args: &[Arg<'a>]) -> Result<Planned<'a>, Fault> {
+        let (given, params) = match args.split_last() {
+            Some((&Arg::Bytes(params), places)) => (places, params),
+            _ => (args, &[][..]),
+        };
+        let mut places = [(Place { mem: Mem(0), offset: 0 }, 0); 2];
+        let mut fits = given.len() == builtin.places() && params.len() == builtin.params_size();
+        for (place, arg) in places.iter_mut().zip(given) {
+            match *arg {
+                Arg::Place { place: given, len } => *place = (given, len),
+                Arg::Bytes(_) | Arg::Local(_) => fits = false,
+            }
+        }
+        if !fits {
+            let (count, size) = (builtin.places(), builtin.params_size());
+            return Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")));
+        }
+        let plan = plan(builtin, params, self.device).map_err(|error| invalid(error.to_string()))?;
+        for (&(_, given), touched) in places.iter().zip(plan.touched) {
+            if touched > given {
+                return Err(invalid(format!("{builtin}: {given} bytes where it touches {touched}")));
+            }
+        }
+        Ok(Planned { plan, places, params })
+    }
+}
+
+/// A launch of a built-in that was found valid.
+pub(crate) struct Planned<'a> {
+    pub(crate) plan: Plan,
+    pub(crate) places: [(Place, u64); 2],
+    pub(crate) params: &'a [u8],
+}

@@ -1,0 +1,245 @@
+//! Memory: a card's, pinned memory of the host, and ranges that somebody else owns.
+
+use crate::context::Context;
+use crate::device::{CudaDevice, unknown};
+use crate::sys::*;
+use crate::virtual_memory::Reservation;
+use anyaccel_hal::{Fault, HostPtr, Mem, Peers, PeersLimits, Pinned, PinnedLimits, Place, Segment, StreamId};
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Pinned memory is rounded up to this and begins at a multiple of it (H27).
+pub(crate) const PAGE: u64 = 4096;
+
+/// How a range is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holder {
+    /// `cuMemAlloc`.
+    Segment,
+    /// `cuMemAllocAsync` on the device's own stream.
+    Ordered,
+    /// Not ours.
+    Imported,
+    /// A reservation, by its own handle.
+    Reserved,
+    /// `cuMemHostAlloc`, at that address.
+    Pinned(usize),
+    /// `cuMemHostRegister`.
+    Registered,
+}
+
+/// What a `Mem` names.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// The address on the device.
+    pub(crate) addr: CUdeviceptr,
+    /// The address on the host, of pinned memory.
+    pub(crate) host: usize,
+    pub(crate) len: u64,
+    pub(crate) holder: Holder,
+    /// Of a reservation: what backs it.
+    pub(crate) range: Option<Arc<Reservation>>,
+    /// The device that it belongs to.
+    pub(crate) context: Arc<Context>,
+}
+
+impl Memory {
+    /// The address of a place, if all of the length is inside.
+    #[inline]
+    pub(crate) fn part(&self, offset: u64, len: u64, api: &'static str) -> Result<CUdeviceptr, Fault> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(self.addr + offset),
+            _ => Err(self.outside(offset, len, api)),
+        }
+    }
+
+    #[cold]
+    fn outside(&self, offset: u64, len: u64, api: &'static str) -> Fault {
+        Fault::invalid(api, format!("{len} bytes at {offset} of a memory of {} bytes", self.len))
+    }
+}
+
+impl CudaDevice {
+    pub(crate) fn take_segment(&self, len: u64) -> Result<Segment, Fault> {
+        if len == 0 || len > self.info.max_alloc {
+            return Err(Fault::invalid("alloc", format!("{len} bytes, at most {}", self.info.max_alloc)));
+        }
+        let _current = self.context.enter()?;
+        let _relaxed = self.context.relaxed();
+        let cuda = self.context.cuda;
+        let mut addr = 0;
+        let holder = match &self.ordered {
+            None => {
+                // SAFETY: a valid place for the answer.
+                self.context.check(unsafe { cuda.cuMemAlloc_v2(&raw mut addr, len as usize) })?;
+                Holder::Segment
+            }
+            Some(stream) => {
+                // SAFETY: a valid place for the answer; the stream is the device's own.
+                self.context.check(unsafe { cuda.cuMemAllocAsync(&raw mut addr, len as usize, stream.raw) })?;
+                // Ok means backed, for any stream (H3).
+                let waited = crate::wait::wait_host(
+                    stream,
+                    anyaccel_hal::Until::Now,
+                    None,
+                    anyaccel_hal::WaitMode::Auto,
+                );
+                if let Err(fault) = waited {
+                    // SAFETY: taken just now, used by nobody.
+                    let _freed = unsafe { cuda.cuMemFreeAsync(addr, stream.raw) };
+                    return Err(fault);
+                }
+                Holder::Ordered
+            }
+        };
+        let memory = Memory { addr, host: 0, len, holder, range: None, context: Arc::clone(&self.context) };
+        Ok(Segment { mem: Mem(self.machine.memory.insert(memory)), addr, len })
+    }
+
+    /// # Safety
+    /// H1, H4.
+    pub(crate) unsafe fn give_back(&self, mem: Mem, api: &'static str, pinned: bool) -> Result<(), Fault> {
+        // SAFETY: H1, as this function's caller promises.
+        let memory = unsafe { self.memory(mem, api)? };
+        let (addr, host, holder) = (memory.addr, memory.host, memory.holder);
+        let of_host = matches!(holder, Holder::Pinned(_) | Holder::Registered);
+        if holder == Holder::Reserved || of_host != pinned {
+            return Err(Fault::invalid(api, "memory of another sort"));
+        }
+        if holder != Holder::Imported && !self.context.is_lost() {
+            let _current = self.context.enter()?;
+            let _relaxed = self.context.relaxed();
+            let cuda = self.context.cuda;
+            let pointer = |address: usize| std::ptr::with_exposed_provenance_mut::<c_void>(address);
+            // SAFETY: H1 and H4: taken by the counterpart of each call, and no work uses it.
+            let freed = unsafe {
+                match (holder, &self.ordered) {
+                    (Holder::Segment, _) => cuda.cuMemFree_v2(addr),
+                    (Holder::Ordered, Some(stream)) => cuda.cuMemFreeAsync(addr, stream.raw),
+                    (Holder::Pinned(base), _) => cuda.cuMemFreeHost(pointer(base)),
+                    (Holder::Registered, _) => cuda.cuMemHostUnregister(pointer(host)),
+                    (Holder::Ordered | Holder::Imported | Holder::Reserved, _) => Ok(()),
+                }
+            };
+            // A device that is lost has let go of it anyway (H20).
+            if let Err(fault) = self.context.check(freed)
+                && !self.context.is_lost()
+            {
+                return Err(fault);
+            }
+        }
+        drop(self.machine.memory.remove(mem.0));
+        Ok(())
+    }
+
+    fn keep_pinned(&self, host: *mut c_void, len: u64, holder: Holder) -> Result<Mem, Fault> {
+        let mut addr = 0;
+        // SAFETY: a valid place for the answer; the memory is pinned.
+        let mapped = unsafe { self.context.cuda.cuMemHostGetDevicePointer_v2(&raw mut addr, host, 0) };
+        self.context.check(mapped)?;
+        let host = host.expose_provenance();
+        let memory = Memory { addr, host, len, holder, range: None, context: Arc::clone(&self.context) };
+        Ok(Mem(self.machine.memory.insert(memory)))
+    }
+
+    fn host_alloc(&self, len: u64) -> Result<*mut c_void, Fault> {
+        let mut host: *mut c_void = std::ptr::null_mut();
+        let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: a valid place for the answer.
+        self.context.check(unsafe { self.context.cuda.cuMemHostAlloc(&raw mut host, len as usize, flags) })?;
+        Ok(host)
+    }
+}
+
+impl Pinned for CudaDevice {
+    fn limits(&self) -> PinnedLimits {
+        PinnedLimits { granularity: PAGE, register: self.limits.register, direct: true }
+    }
+
+    fn alloc(&self, len: u64) -> Result<(Mem, HostPtr), Fault> {
+        let Some(rounded) = len.checked_next_multiple_of(PAGE).filter(|&len| len > 0 && len < 1 << 60) else {
+            return Err(Fault::invalid("pinned.alloc", format!("{len} bytes")));
+        };
+        let _current = self.context.enter()?;
+        let _relaxed = self.context.relaxed();
+        let mut base = self.host_alloc(rounded)?;
+        let mut start = base;
+        if !(base.addr() as u64).is_multiple_of(PAGE) {
+            // SAFETY: taken just now, used by nobody.
+            let _freed = unsafe { self.context.cuda.cuMemFreeHost(base) };
+            base = self.host_alloc(rounded + PAGE)?;
+            start = base.map_addr(|addr| addr.next_multiple_of(PAGE as usize));
+        }
+        match self.keep_pinned(start, rounded, Holder::Pinned(base.expose_provenance())) {
+            Ok(mem) => Ok((mem, HostPtr(start.cast()))),
+            Err(fault) => {
+                // SAFETY: as above.
+                let _freed = unsafe { self.context.cuda.cuMemFreeHost(base) };
+                Err(fault)
+            }
+        }
+    }
+
+    unsafe fn register(&self, ptr: HostPtr, len: u64) -> Result<Mem, Fault> {
+        if !self.limits.register {
+            return Err(Fault::unsupported("cuMemHostRegister_v2"));
+        }
+        let _current = self.context.enter()?;
+        let _relaxed = self.context.relaxed();
+        let (cuda, host) = (self.context.cuda, ptr.0.cast::<c_void>());
+        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the caller's memory, valid for that length until it is freed.
+        self.context.check(unsafe { cuda.cuMemHostRegister_v2(host, len as usize, flags) })?;
+        self.keep_pinned(host, len, Holder::Registered).inspect_err(|_| {
+            // SAFETY: registered just now, used by nobody.
+            let _undone = unsafe { cuda.cuMemHostUnregister(host) };
+        })
+    }
+
+    unsafe fn free(&self, mem: Mem) -> Result<(), Fault> {
+        // SAFETY: H1 and H5, as this function's caller promises.
+        unsafe { self.give_back(mem, "pinned.free", true) }
+    }
+}
+
+impl Peers for CudaDevice {
+    fn limits(&self) -> PeersLimits {
+        PeersLimits { reachable: self.peers.iter().filter(|&&reached| reached).count() as u32 }
+    }
+
+    fn can_access(&self, ordinal: u32) -> bool {
+        self.peers.get(ordinal as usize).copied().unwrap_or(false)
+    }
+
+    unsafe fn copy(&self, stream: StreamId, dst: Place, from: u32, src: Place, len: u64) -> Result<(), Fault> {
+        if !self.can_access(from) {
+            return Err(Fault::unsupported("cuMemcpyPeerAsync")
+                .note(format!("device {} does not reach device {from}", self.context.ordinal)));
+        }
+        // SAFETY: H1, as this function's caller promises.
+        let (stream, dst, source) = unsafe {
+            let source = self.machine.memory.get(src.mem.0).ok_or_else(|| unknown("peers.copy", "memory"))?;
+            (self.stream(stream, "peers.copy")?, self.place(dst, len, "peers.copy")?, source)
+        };
+        let (src, there) = (source.part(src.offset, len, "peers.copy")?, &source.context);
+        let _current = self.context.enter()?;
+        if let Some(range) = &source.range {
+            range.admit(self)?;
+        }
+        let (cuda, flag) = (self.context.cuda, &self.enabled[from as usize]);
+        if !flag.load(Ordering::Acquire) {
+            // SAFETY: the peer's context is retained as long as its memory lives.
+            match unsafe { cuda.cuCtxEnablePeerAccess(there.raw, 0) } {
+                Ok(()) => {}
+                Err(failed) if failed.code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
+                Err(failed) => return Err(self.context.fault(failed)),
+            }
+            flag.store(true, Ordering::Release);
+        }
+        // SAFETY: H1 and H4: both ranges are live, each of its own context.
+        let copied =
+            unsafe { cuda.cuMemcpyPeerAsync(dst, self.context.raw, src, there.raw, len as usize, stream.raw) };
+        self.context.check(copied)
+    }
+}

@@ -1,0 +1,103 @@
+//! Words of pinned memory that hold streams up until the host raises them.
+//!
+//! A word's value only rises (as a number modulo 2^32), also when it passes to another owner: who waits for an old value
+//! waits no longer. Its memory stays as long as its context.
+
+use crate::context::Context;
+use crate::sys::*;
+use anyaccel_hal::Fault;
+use anyaccel_kit::Mutex;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const PAGE: usize = 4096;
+
+/// A word that one owner raises.
+#[derive(Debug)]
+pub(crate) struct Word {
+    host: usize,
+    pub(crate) device: CUdeviceptr,
+}
+
+impl Word {
+    fn cell(&self) -> &AtomicU32 {
+        // SAFETY: an aligned word of a pinned page that stays as long as the context, which the owner keeps; the host uses
+        // it atomically only.
+        unsafe { AtomicU32::from_ptr(self.host as *mut u32) }
+    }
+
+    pub(crate) fn value(&self) -> u32 {
+        self.cell().load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set(&self, value: u32) {
+        self.cell().store(value, Ordering::Release);
+    }
+
+    /// Lets go whoever waits for that value or a lower one.
+    pub(crate) fn raise(&self, value: u32) {
+        let higher = |now: u32| (value.wrapping_sub(now) as i32 > 0).then_some(value);
+        // Refused where it is as high already.
+        let _raised = self.cell().fetch_update(Ordering::AcqRel, Ordering::Acquire, higher);
+    }
+}
+
+/// The words of a context.
+#[derive(Debug)]
+pub(crate) struct Words(Mutex<Pool>);
+
+#[derive(Debug)]
+struct Pool {
+    pages: Vec<usize>,
+    free: Vec<Word>,
+}
+
+impl Words {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Pool { pages: Vec::new(), free: Vec::new() }))
+    }
+
+    /// Takes one. The context is current.
+    pub(crate) fn take(&self, context: &Context) -> Result<Word, Fault> {
+        let mut pool = self.0.lock();
+        if pool.free.is_empty() {
+            let cuda = context.cuda;
+            let _relaxed = context.relaxed();
+            let mut host: *mut c_void = std::ptr::null_mut();
+            let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+            // SAFETY: a valid place for the answer.
+            context.check(unsafe { cuda.cuMemHostAlloc(&raw mut host, PAGE, flags) })?;
+            let mut device = 0;
+            // SAFETY: as above, for memory taken just now.
+            let mapped = context.check(unsafe { cuda.cuMemHostGetDevicePointer_v2(&raw mut device, host, 0) });
+            if let Err(fault) = mapped {
+                // SAFETY: taken above, used by nobody.
+                let _freed = unsafe { cuda.cuMemFreeHost(host) };
+                return Err(fault);
+            }
+            let host = host.expose_provenance();
+            pool.pages.push(host);
+            for at in (0..PAGE).step_by(size_of::<u32>()) {
+                let word = Word { host: host + at, device: device + at as u64 };
+                word.set(0);
+                pool.free.push(word);
+            }
+        }
+        pool.free.pop().ok_or_else(|| Fault::new(anyaccel_hal::FaultKind::OutOfMemory, "words"))
+    }
+
+    /// Takes one back, with its value.
+    pub(crate) fn put(&self, word: Word) {
+        self.0.lock().free.push(word);
+    }
+
+    /// Gives the pages back. The context is current, nothing waits for a word, and no word is used any more.
+    pub(crate) fn give_back(&self, cuda: &Cuda) {
+        let mut pool = self.0.lock();
+        pool.free.clear();
+        for page in pool.pages.drain(..) {
+            // SAFETY: taken by `take`, and used no more.
+            let _freed = unsafe { cuda.cuMemFreeHost(std::ptr::with_exposed_provenance_mut(page)) };
+        }
+    }
+}

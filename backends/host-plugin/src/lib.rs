@@ -1,0 +1,3 @@
+//! The built-in device as a plugin.
+
+anyaccel_abi::export!(anyaccel_host::driver);

@@ -1,0 +1,3 @@
+/* Nothing. */
+
+KERNEL noop(void) {}

@@ -1,0 +1,109 @@
+//! The built-ins in OpenCL C on every OpenCL device of this machine, against the host, byte for byte.
+//!
+//! Without a driver each test says so and passes; if `ANYACCEL_REQUIRE` lists `opencl`, it fails instead.
+
+#[path = "../cases/mod.rs"]
+mod cases;
+mod driver;
+
+use anyaccel_kernels::Builtin;
+use anyaccel_kernels::device::Program;
+use anyaccel_kernels::device::opencl::{self, Features};
+use cases::Case;
+use driver::Device;
+use proptest::prelude::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// PoCL sometimes finds no device while another thread asks, too.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs a test on every device; its turn ends with the value that comes along.
+fn devices() -> (Vec<Device>, MutexGuard<'static, ()>) {
+    let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = driver::devices().unwrap_or_else(|reason| {
+        let required = std::env::var("ANYACCEL_REQUIRE").is_ok_and(|list| list.split(',').any(|at| at == "opencl"));
+        assert!(!required, "ANYACCEL_REQUIRE asks for opencl, but {reason}");
+        eprintln!("skipped: {reason}");
+        Vec::new()
+    });
+    (devices, turn)
+}
+
+/// Runs the cases of a program on every device, in every kind of memory that it has, in launches of several shapes.
+fn on_every_device(program: Program, cases: fn() -> Vec<Case>) {
+    let (devices, _turn) = devices();
+    let cases = if devices.is_empty() { Vec::new() } else { cases() };
+    for device in devices {
+        let features = device.features();
+        // As if the device had no double precision, too: then every 10th case is enough.
+        let single = Features { double_fp_config: 0, ..features };
+        for (features, step) in [(features, 1), (single, 10)] {
+            let missing: Vec<Builtin> =
+                program.builtins().filter(|&builtin| !opencl::has(builtin, &features)).collect();
+            let built = device.build(opencl::source(program), opencl::options(&features));
+            for memory in device.memories() {
+                let mut tried = 0;
+                for (i, case) in cases.iter().enumerate().step_by(step) {
+                    if missing.contains(&case.builtin) || !features.fp64() && case.needs_fp64 {
+                        continue;
+                    }
+                    let shape = cases::shape(i / step, device.max_threads(), features.fp64());
+                    case.check(shape, |plan, dst, src| built.launch(memory, case, plan, dst, src));
+                    tried += 1;
+                }
+                let (name, program, fp64) = (device.name(), program.name(), features.fp64());
+                eprintln!(
+                    "{name}: {tried} cases of {program} equal in {memory:?}, fp64 {fp64}; not there: {missing:?}"
+                );
+                assert!(tried > 0 || !missing.is_empty());
+            }
+        }
+    }
+}
+
+/// Launches of any built-in with any arguments; proptest's own variables say how many, and from which seed.
+#[test]
+fn anything() {
+    let (devices, _turn) = devices();
+    for device in devices {
+        let features = device.features();
+        let build = |&program: &Program| device.build(opencl::source(program), opencl::options(&features));
+        let built: Vec<_> = Program::ALL.iter().map(build).collect();
+        let memories = device.memories();
+        proptest!(|(seed: u64)| {
+            let case = cases::anything(seed);
+            if opencl::has(case.builtin, &features) && (features.fp64() || !case.needs_fp64) {
+                let program = Program::ALL.iter().position(|&program| program == Program::of(case.builtin));
+                let built = &built[program.expect("every program is listed")];
+                let memory = memories[seed as usize % memories.len()];
+                let shape = cases::shape(seed as usize / 8, device.max_threads(), features.fp64());
+                case.check(shape, |plan, dst, src| built.launch(memory, &case, plan, dst, src));
+            }
+        });
+    }
+}
+
+#[test]
+fn noop() {
+    on_every_device(Program::Noop, cases::noop);
+}
+
+#[test]
+fn fill_pattern() {
+    on_every_device(Program::FillPattern, cases::fill_pattern);
+}
+
+#[test]
+fn histogram() {
+    on_every_device(Program::Histogram, cases::histogram);
+}
+
+#[test]
+fn convert() {
+    on_every_device(Program::Convert, cases::convert);
+}
+
+#[test]
+fn random() {
+    on_every_device(Program::Random, cases::random);
+}

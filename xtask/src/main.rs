@@ -1,0 +1,41 @@
+//! Chores of the workspace, as subcommands of `cargo xtask`.
+
+mod nvrtc;
+mod ptx;
+mod tools;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the anyaccel workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Compiles the built-in kernels from CUDA C++ to the PTX of this tree.
+    ///
+    /// NVIDIA's compiler and assemblers come from PyPI, at the versions named in xtask/src/tools.rs, into a virtual environment in
+    /// the target folder; python3 with venv is all that has to be there, and no GPU.
+    Ptx {
+        /// Writes nothing: fails unless the tree's PTX is what its source gives.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().chore {
+        Chore::Ptx { check } => ptx::run(check),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
