@@ -5,6 +5,7 @@ mod columns;
 mod words;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use crate::{Snapshot, Stage};
+use crate::{Snapshot, Stage, WriteError};
 use columns::Track;
 
 const PAGE: &str = include_str!("page/page.html");
@@ -61,6 +62,14 @@ struct TrackMeta {
     dropped: u64,
     total: Option<u64>,
     findings: serde_json::Value,
+}
+
+/// Writes the page of a history to a file. A file that is there is replaced, at once.
+///
+/// # Errors
+/// [`WriteError`], naming the path; what was there before is still there.
+pub fn save(snapshot: &Snapshot, title: &str, path: impl AsRef<Path>) -> Result<(), WriteError> {
+    crate::write::save("the page", path.as_ref(), |out| write(snapshot, title, out))
 }
 
 /// Writes the page of a history.
