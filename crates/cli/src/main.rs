@@ -8,9 +8,15 @@ mod doctor;
 mod environment;
 mod info;
 mod layout;
+mod memory;
 mod output;
+mod progress;
 mod random;
 mod replay;
+mod size;
+mod snapshot_file;
+mod tune;
+mod view;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
@@ -54,6 +60,9 @@ enum Command {
     Cts(cts::Args),
     Random(random::Args),
     Replay(replay::Args),
+    Tune(tune::Args),
+    View(view::Args),
+    Memory(memory::Args),
     Bench(bench::Args),
 }
 
@@ -71,6 +80,9 @@ fn main() -> ExitCode {
         Command::Cts(args) => args.json,
         Command::Random(args) => args.json,
         Command::Replay(args) => args.json,
+        Command::Tune(args) => args.json,
+        Command::View(args) => args.json,
+        Command::Memory(args) => args.json,
         Command::Bench(args) => args.json,
     };
     let mut output = Output::new(json);
@@ -81,6 +93,9 @@ fn main() -> ExitCode {
         Command::Cts(args) => cts::run(args, &mut output),
         Command::Random(args) => random::run(args, &mut output),
         Command::Replay(args) => replay::run(args, &mut output),
+        Command::Tune(args) => tune::run(args, &mut output),
+        Command::View(args) => view::run(args, &mut output),
+        Command::Memory(args) => memory::run(args, &mut output),
         Command::Bench(args) => bench::run(args, &mut output),
     };
     output.finish(result)

@@ -120,7 +120,8 @@ struct Builder<'s> {
     waiting: u64,
 }
 
-fn is_ours(segment: &Segment, device: usize) -> bool {
+/// Whether a segment is of that device.
+pub(crate) fn is_on(segment: &Segment, device: usize) -> bool {
     usize::try_from(segment.device) == Ok(device)
 }
 
@@ -268,16 +269,25 @@ impl Builder<'_> {
 }
 
 /// Which events mark frees.
-#[derive(Clone, Copy)]
-struct Frees {
-    requested: bool,
-    completed: bool,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frees {
+    pub(crate) requested: bool,
+    pub(crate) completed: bool,
 }
 
 impl Frees {
-    fn of(events: &[Event]) -> Self {
+    pub(crate) fn of(events: &[Event]) -> Self {
         let has = |action| events.iter().any(|event| event.action == action);
         Frees { requested: has(Action::FreeRequested), completed: has(Action::FreeCompleted) }
+    }
+
+    /// Whether such an event takes a block out of its user's hands.
+    pub(crate) fn ends(self, action: Action) -> bool {
+        match action {
+            Action::FreeRequested => self.requested,
+            Action::FreeCompleted => !self.requested,
+            _ => false,
+        }
     }
 
     /// Whether the `free_requested` at `at` is followed by its `free_completed` at once: no stream used the block.
@@ -360,7 +370,7 @@ pub(crate) fn unseen(snapshot: &Snapshot, device: usize, events: &[Event]) -> Ve
             _ => {}
         }
     }
-    for segment in snapshot.segments.iter().filter(|segment| is_ours(segment, device)) {
+    for segment in snapshot.segments.iter().filter(|segment| is_on(segment, device)) {
         for block in segment.blocks.iter().filter(|block| block.state != BlockState::Inactive) {
             if !touched.contains_key(&block.addr) {
                 out.insert(
@@ -385,7 +395,7 @@ pub(crate) fn unseen(snapshot: &Snapshot, device: usize, events: &[Event]) -> Ve
 
 /// Bytes that the device had reserved before the first event.
 fn reserved_before(snapshot: &Snapshot, device: usize, events: &[Event]) -> u64 {
-    let now: u64 = snapshot.segments.iter().filter(|s| is_ours(s, device)).map(|s| s.total).sum();
+    let now: u64 = snapshot.segments.iter().filter(|s| is_on(s, device)).map(|s| s.total).sum();
     let change = |which: fn(Action) -> bool| -> u64 {
         events.iter().filter(|event| which(event.action)).map(|event| event.size).fold(0, u64::saturating_add)
     };
@@ -510,7 +520,7 @@ impl Builder<'_> {
     /// Blocks that the trace leaves live and the segments do not have: number and bytes.
     fn lost(&self, snapshot: &Snapshot) -> (u64, u64) {
         let mut there: HashMap<u64, ()> = HashMap::new();
-        for segment in snapshot.segments.iter().filter(|segment| is_ours(segment, self.device)) {
+        for segment in snapshot.segments.iter().filter(|segment| is_on(segment, self.device)) {
             let active = segment.blocks.iter().filter(|block| block.state != BlockState::Inactive);
             there.extend(active.map(|block| (block.addr, ())));
         }

@@ -6,12 +6,18 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod findings;
+mod findings_json;
+mod findings_oom;
 mod history;
 mod intern;
 mod model;
 mod read;
 pub mod replay;
+mod state;
+pub mod tune;
 pub mod view;
+pub mod words;
 mod write;
 
 pub use history::{Caveats, History, HistoryError};
@@ -21,4 +27,5 @@ pub use model::{
     Snapshot, Stage, Trace,
 };
 pub use read::{Limits, ReadError, read, read_bytes, read_file, read_within};
+pub use state::{Gap, LiveBlock, Span, State};
 pub use write::{WriteError, write};

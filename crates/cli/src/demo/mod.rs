@@ -5,17 +5,16 @@ mod check;
 mod input;
 mod memory;
 mod pipeline;
-mod progress;
 mod report;
 
 use crate::environment::{BACKEND, absence, why_none};
 use crate::output::{Class, Failure, Output};
+use crate::progress::Progress;
 use anyaccel::{Error, Kind, Runtime, backends, selection};
 use check::{Counts, single_thread};
 use input::Input;
 use memory::MemoryDocument;
 use pipeline::{Pipeline, Plan};
-use progress::Progress;
 use report::{Check, DeviceDocument, Told, opening};
 use std::path::PathBuf;
 
@@ -114,17 +113,7 @@ fn usual_streams(kind: Option<Kind>) -> usize {
 
 /// Bytes, maybe with a binary unit.
 fn chunk_size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => Some(1),
-        "k" | "kib" => Some(1 << 10),
-        "m" | "mib" => Some(1 << 20),
-        "g" | "gib" => Some(1 << 30),
-        _ => None,
-    };
-    // parse takes a sign, which no size has.
-    let number = if digits.starts_with('+') { None } else { digits.parse::<usize>().ok() };
-    match number.zip(unit).and_then(|(number, unit)| number.checked_mul(unit)) {
+    match crate::size::parse(text).and_then(|size| usize::try_from(size).ok()) {
         Some(size) if (1..=MOST_CHUNK).contains(&size) => Ok(size),
         _ => Err("expected 1 byte to 1GiB, as 65536, 64KiB or 1M".to_owned()),
     }

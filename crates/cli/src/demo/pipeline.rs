@@ -19,9 +19,9 @@
 use super::captured::Captured;
 use super::check::Counts;
 use super::input::Input;
-use super::progress::Progress;
 use crate::layout::bytes;
 use crate::output::{Class, Failure};
+use crate::progress::Progress;
 use anyaccel::{Buffer, Event, EventOptions, PinnedBuffer, Runtime, Stream};
 use std::collections::VecDeque;
 use std::path::Path;

@@ -255,3 +255,22 @@ impl<'h> Run<'h> {
         self.outcome
     }
 }
+
+/// An outcome as JSON: the keys of PyTorch's counters, with the setting, the device's memory and the event whose request
+/// failed.
+pub fn row(outcome: &Outcome, settings: &str, total: u64) -> serde_json::Value {
+    let stats = &outcome.stats;
+    serde_json::json!({
+        "total_mb": total >> 20,
+        "config": settings,
+        "peak_allocated": outcome.peak_allocated(),
+        "peak_reserved": outcome.peak_reserved(),
+        "peak_requested": stats.requested_bytes.all.peak,
+        "peak_active": stats.active_bytes.all.peak,
+        "num_alloc_retries": stats.num_alloc_retries,
+        "num_ooms": stats.num_ooms,
+        "oom_event": outcome.exhausted.as_ref().map(|exhausted| exhausted.event),
+        "num_device_alloc": stats.num_device_alloc,
+        "num_device_free": stats.num_device_free,
+    })
+}

@@ -1,106 +1,84 @@
 //! Events as columns of numbers, each aligned to 8 bytes, little-endian: what the page's scripts take as typed arrays.
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 
-use crate::history::unseen;
-use crate::{Action, Event, NameId, Segment, Snapshot};
+use crate::{Action, Event, NameId, Segment, Snapshot, StackId, State};
 
 /// The events of one device, or of pinned memory, behind what was there before them.
 pub(super) struct Track<'s> {
     pub(super) name: String,
-    /// The device; `None` for pinned memory.
-    pub(super) device: Option<usize>,
+    /// Where the events are: the history itself, or [`pinned`].
+    pub(super) history: &'s Snapshot,
+    pub(super) device: usize,
     pub(super) before: Vec<Event>,
     pub(super) events: &'s [Event],
     pub(super) streams: Vec<u64>,
 }
 
+/// Pinned memory as if it were a device's: without names and stacks, which stay those of the history.
+pub(super) fn pinned(snapshot: &Snapshot) -> Option<Snapshot> {
+    let there = !snapshot.host_trace.events.is_empty() || !snapshot.host_segments.is_empty();
+    there.then(|| Snapshot {
+        segments: snapshot.host_segments.iter().map(|segment| Segment { device: 0, ..segment.clone() }).collect(),
+        traces: vec![snapshot.host_trace.clone()],
+        pools: snapshot.pools.clone(),
+        ..Snapshot::default()
+    })
+}
+
 /// All tracks that have something to show; at least one.
-pub(super) fn tracks(snapshot: &Snapshot) -> Vec<Track<'_>> {
+pub(super) fn tracks<'s>(snapshot: &'s Snapshot, pinned: Option<&'s Snapshot>) -> Vec<Track<'s>> {
     let devices = snapshot.segments.iter().filter_map(|s| usize::try_from(s.device).ok()).map(|device| device + 1);
     // A number in the file must not become that many tracks.
-    let known = snapshot.traces.len().max(1);
-    let count = devices.filter(|&count| count <= 256).max().unwrap_or(0).max(known);
+    let named = devices.filter(|&count| count <= 256).max().unwrap_or(0);
+    let count = named.max(snapshot.traces.len()).max(1);
     let mut all: Vec<Track<'_>> = (0..count)
         .map(|device| {
-            let events: &[Event] = snapshot.traces.get(device).map_or(&[], |trace| &trace.events);
-            let own = |s: &&Segment| usize::try_from(s.device) == Ok(device);
-            let mut before = segments_before(snapshot.segments.iter().filter(own), events);
-            before.extend(unseen(snapshot, device, events));
             let note = snapshot.origin.as_ref().and_then(|origin| origin.devices.get(device));
             let name = note.map(|note| note.name.clone()).filter(|name| !name.is_empty());
-            Track::new(name.unwrap_or_else(|| format!("device {device}")), Some(device), before, events)
+            Track::new(name.unwrap_or_else(|| format!("device {device}")), snapshot, device)
         })
         .collect();
-    let host = &snapshot.host_trace.events;
-    if !host.is_empty() || !snapshot.host_segments.is_empty() {
-        let before = segments_before(snapshot.host_segments.iter(), host);
-        all.push(Track::new("pinned host memory".to_owned(), None, before, host));
-    }
+    all.extend(pinned.map(|pinned| Track::new("pinned host memory".to_owned(), pinned, 0)));
     let shown = all.iter().any(|track| track.length() > 0);
     let mut first = true;
     all.retain(|track| track.length() > 0 || (!shown && std::mem::take(&mut first)));
     all
 }
 
-/// Segments that were there before the first event: given back, or there in the end, without having been taken.
-fn segments_before<'s>(now: impl Iterator<Item = &'s Segment>, events: &[Event]) -> Vec<Event> {
-    let mut out = Vec::new();
-    let mut touched = HashSet::new();
-    for event in events {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => {
-                touched.insert(event.addr);
-            }
-            Action::SegmentFree | Action::SegmentUnmap if touched.insert(event.addr) => {
-                let growable = event.action == Action::SegmentUnmap;
-                out.push(Event { action: if growable { Action::SegmentMap } else { Action::SegmentAlloc }, ..*event });
-            }
-            _ => {}
-        }
-    }
-    let mut taken: Vec<(u64, u64)> = events
-        .iter()
-        .filter(|event| matches!(event.action, Action::SegmentAlloc | Action::SegmentMap))
-        .map(|event| (event.addr, event.addr.saturating_add(event.size)))
-        .collect();
-    taken.sort_unstable();
-    for segment in now {
-        // A growable segment is listed whole, but was taken piece by piece: the pieces that were taken are known.
-        let end = segment.addr.saturating_add(segment.total);
-        let first = taken.partition_point(|&(_, to)| to <= segment.addr);
-        let mut at = segment.addr;
-        let mut add = |from: u64, to: u64| {
-            if from < to {
-                out.push(Event {
-                    addr: from,
-                    size: to - from,
-                    stream: segment.stream,
-                    time_us: 0,
-                    stack: segment.stack,
-                    user_metadata: NameId(0),
-                    compile_context: NameId(0),
-                    pool: segment.pool,
-                    action: if segment.growable { Action::SegmentMap } else { Action::SegmentAlloc },
-                });
-            }
-        };
-        for &(from, to) in taken[first..].iter().take_while(|&&(from, _)| from < end) {
-            add(at, from.max(at));
-            at = at.max(to);
-        }
-        add(at, end);
-    }
-    out
+/// What was there before the first event, as events.
+fn before(state: &State<'_>) -> Vec<Event> {
+    let event = |addr, size, stream, pool, stack, action| Event {
+        addr,
+        size,
+        stream,
+        time_us: 0,
+        stack,
+        user_metadata: NameId(0),
+        compile_context: NameId(0),
+        pool,
+        action,
+    };
+    let spans = state.spans().iter().map(|(&addr, span)| {
+        let action = if span.growable { Action::SegmentMap } else { Action::SegmentAlloc };
+        event(addr, span.size, span.stream, span.pool, StackId::ABSENT, action)
+    });
+    let blocks = state.live().iter().map(|(&addr, block)| {
+        let home = state.spans().range(..=addr).next_back().map(|(_, span)| (span.stream, span.pool));
+        let (stream, pool) = home.unwrap_or_default();
+        event(addr, block.size, stream, pool, block.stack, Action::Alloc)
+    });
+    spans.chain(blocks).collect()
 }
 
 impl<'s> Track<'s> {
-    fn new(name: String, device: Option<usize>, before: Vec<Event>, events: &'s [Event]) -> Self {
+    fn new(name: String, history: &'s Snapshot, device: usize) -> Self {
+        let events: &[Event] = history.traces.get(device).map_or(&[], |trace| &trace.events);
+        let before = before(&State::before(history, device));
         let mut streams: Vec<u64> = before.iter().chain(events).map(|event| event.stream).collect();
         streams.sort_unstable();
         streams.dedup();
-        Track { name, device, before, events, streams }
+        Track { name, history, device, before, events, streams }
     }
 
     pub(super) fn length(&self) -> usize {

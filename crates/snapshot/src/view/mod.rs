@@ -12,8 +12,11 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::{Snapshot, Stage, WriteError};
+use crate::findings::findings;
+use crate::words::stack_line;
+use crate::{FrameId, Snapshot, Stage, StackId, WriteError};
 use columns::Track;
 
 const PAGE: &str = include_str!("page/page.html");
@@ -43,6 +46,8 @@ struct Meta<'s> {
     pools: &'s [(u64, u64)],
     frames: Vec<String>,
     stacks: Vec<Vec<u32>>,
+    /// What to call each stack in one line.
+    lines: Vec<String>,
     annotations: Vec<(&'s str, i32, bool, f64)>,
 }
 
@@ -61,7 +66,8 @@ struct TrackMeta {
     streams: Vec<u64>,
     dropped: u64,
     total: Option<u64>,
-    findings: serde_json::Value,
+    /// As `anyaccel memory --json` prints them, or `{"error": ...}` for a history that contradicts itself.
+    findings: Value,
 }
 
 /// Writes the page of a history to a file. A file that is there is replaced, at once.
@@ -77,7 +83,8 @@ pub fn save(snapshot: &Snapshot, title: &str, path: impl AsRef<Path>) -> Result<
 /// # Errors
 /// What the writer says.
 pub fn write(snapshot: &Snapshot, title: &str, out: &mut dyn Write) -> io::Result<()> {
-    let tracks = columns::tracks(snapshot);
+    let pinned = columns::pinned(snapshot);
+    let tracks = columns::tracks(snapshot, pinned.as_ref());
     let meta = Meta {
         title,
         subtitle: words::subtitle(snapshot),
@@ -85,10 +92,11 @@ pub fn write(snapshot: &Snapshot, title: &str, out: &mut dyn Write) -> io::Resul
         settings: words::settings(snapshot),
         tracks: tracks.iter().map(|track| about(snapshot, track)).collect(),
         pools: &snapshot.pools,
-        frames: (0..snapshot.frames.len() as u32).map(|id| snapshot.frame_text(crate::FrameId(id))).collect(),
+        frames: (0..snapshot.frames.len() as u32).map(|id| snapshot.frame_text(FrameId(id))).collect(),
         stacks: (0..snapshot.stacks.count() as u32)
-            .map(|id| snapshot.stacks.get(crate::StackId(id)).iter().map(|frame| frame.0).collect())
+            .map(|id| snapshot.stacks.get(StackId(id)).iter().map(|frame| frame.0).collect())
             .collect(),
+        lines: (0..snapshot.stacks.count() as u32).map(|id| stack_line(snapshot, StackId(id))).collect(),
         annotations: snapshot
             .annotations
             .iter()
@@ -121,21 +129,22 @@ pub fn write(snapshot: &Snapshot, title: &str, out: &mut dyn Write) -> io::Resul
 }
 
 fn about(snapshot: &Snapshot, track: &Track<'_>) -> TrackMeta {
-    let note = track.device.and_then(|device| snapshot.origin.as_ref()?.devices.get(device));
-    let dropped = match (track.device, &snapshot.origin) {
-        (None, Some(origin)) => origin.host_dropped,
-        _ => note.map_or(0, |note| note.dropped),
-    };
+    let is_device = std::ptr::eq(track.history, snapshot);
+    let origin = snapshot.origin.as_ref();
+    let note = origin.filter(|_| is_device).and_then(|origin| origin.devices.get(track.device));
     TrackMeta {
         name: track.name.clone(),
-        device: track.device.and_then(|device| i64::try_from(device).ok()).unwrap_or(-1),
+        device: if is_device { track.device as i64 } else { -1 },
         first: track.events.first().map_or(0, |event| event.time_us),
         length: track.length(),
         before: track.before.len(),
         completions: track.completions(),
         streams: track.streams.clone(),
-        dropped,
+        dropped: if is_device { note.map_or(0, |note| note.dropped) } else { origin.map_or(0, |it| it.host_dropped) },
         total: note.and_then(|note| note.total_memory),
-        findings: serde_json::Value::Null,
+        findings: match findings(track.history, track.device) {
+            Ok(found) => found.to_json(snapshot),
+            Err(error) => json!({ "error": error.to_string() }),
+        },
     }
 }

@@ -189,12 +189,8 @@ class History {
   /** Frames of a stack, innermost first. */
   frames(stack) { return stack === NO_STACK ? [] : this.meta.stacks[stack]; }
 
-  /** What to call a stack in one line: its innermost frame outside the framework's own files, if it has one. */
-  headline(stack) {
-    const frames = this.frames(stack);
-    if (!frames.length) return stack === NO_STACK ? "no stack recorded" : "empty stack";
-    return this.meta.frames[frames[0]];
-  }
+  /** What to call a stack in one line. */
+  headline(stack) { return stack === NO_STACK ? "no stack recorded" : this.meta.lines[stack]; }
 
   /** Stacks with a frame that contains the text; null for no text. */
   search(text) {

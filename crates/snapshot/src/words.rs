@@ -1,0 +1,56 @@
+//! Sizes and stacks as text.
+
+use crate::{Snapshot, StackId};
+
+/// Bytes in a binary unit, two digits after the point: `348.25 MiB`.
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.2} {}", UNITS[unit])
+}
+
+/// Files that are the framework's own: the frame that a reader looks for is rarely in them.
+fn is_inner(file: &str) -> bool {
+    file.is_empty() || file == "??" || ["/torch/", "\\torch\\", "torch/"].iter().any(|part| file.contains(part))
+}
+
+/// A stack in one line: the innermost frame that is the program's own, else the innermost frame.
+pub fn stack_line(snapshot: &Snapshot, stack: StackId) -> String {
+    if stack == StackId::ABSENT {
+        return "an unrecorded stack".into();
+    }
+    let frames = snapshot.stacks.get(stack);
+    let Some(&first) = frames.first() else {
+        return "a thread without a Python stack (backward, most often)".into();
+    };
+    let own = frames.iter().copied().find(|frame| {
+        let file = snapshot.frames.get(frame.0 as usize).map_or("", |frame| snapshot.names.get(frame.file));
+        !is_inner(file)
+    });
+    snapshot.frame_text(own.unwrap_or(first))
+}
+
+/// A stack as lines, innermost first, `most` of them.
+pub fn stack_lines(snapshot: &Snapshot, stack: StackId, most: usize) -> Vec<String> {
+    snapshot.stacks.get(stack).iter().take(most).map(|&frame| snapshot.frame_text(frame)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(365_166_592), "348.25 MiB");
+        assert_eq!(bytes(80 << 30), "80.00 GiB");
+    }
+}
