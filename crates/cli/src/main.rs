@@ -16,6 +16,7 @@ mod replay;
 mod size;
 mod snapshot_file;
 mod tune;
+mod view;
 mod watched;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -61,6 +62,7 @@ enum Command {
     Random(random::Args),
     Replay(replay::Args),
     Tune(tune::Args),
+    View(view::Args),
     Memory(memory::Args),
     Bench(bench::Args),
 }
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Command::Random(args) => args.json,
         Command::Replay(args) => args.json,
         Command::Tune(args) => args.json,
+        Command::View(args) => args.json,
         Command::Memory(args) => args.json,
         Command::Bench(args) => args.json,
     };
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Random(args) => random::run(args, &mut output),
         Command::Replay(args) => replay::run(args, &mut output),
         Command::Tune(args) => tune::run(args, &mut output),
+        Command::View(args) => view::run(args, &mut output),
         Command::Memory(args) => memory::run(args, &mut output),
         Command::Bench(args) => bench::run(args, &mut output),
     };

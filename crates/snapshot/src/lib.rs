@@ -16,6 +16,7 @@ mod read;
 pub mod replay;
 mod state;
 pub mod tune;
+pub mod view;
 pub mod words;
 mod write;
 

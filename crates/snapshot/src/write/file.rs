@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Snapshot;
 
-/// Why a snapshot could not be written. What was at the path before is still there.
+/// Why a file could not be written. What was at the path before is still there.
 #[derive(Debug, thiserror::Error)]
-#[error("the snapshot can't be written to '{}': {source}", .path.display())]
+#[error("{what} can't be written to '{}': {source}", .path.display())]
 pub struct WriteError {
+    /// What it was to hold: `the snapshot`.
+    pub what: &'static str,
     /// Where it was to go.
     pub path: PathBuf,
     /// What the system said.
@@ -26,14 +28,22 @@ impl Snapshot {
     /// # Errors
     /// [`WriteError`], naming the path.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
-        let path = path.as_ref();
-        replace(path, |file| {
-            let mut output = BufWriter::with_capacity(256 << 10, file);
-            super::write(self, &mut output)?;
-            output.into_inner().map_err(io::IntoInnerError::into_error)
-        })
-        .map_err(|source| WriteError { path: path.to_owned(), source })
+        save("the snapshot", path.as_ref(), |output| super::write(self, output))
     }
+}
+
+/// Writes a file, all of it or nothing: one that is there is replaced at once, when the new one is whole.
+pub(crate) fn save(
+    what: &'static str,
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), WriteError> {
+    replace(path, |file| {
+        let mut output = BufWriter::with_capacity(256 << 10, file);
+        fill(&mut output)?;
+        output.into_inner().map_err(io::IntoInnerError::into_error)
+    })
+    .map_err(|source| WriteError { what, path: path.to_owned(), source })
 }
 
 /// Lets `fill` write a new file beside `path`, which then takes its place.
@@ -44,6 +54,10 @@ fn replace(path: &Path, fill: impl FnOnce(File) -> io::Result<File>) -> io::Resu
     };
     if path.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+    }
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        // A pipe or a terminal has no place beside it, and is not to be replaced.
+        return fill(OpenOptions::new().write(true).open(path)?)?.flush();
     }
     let mut hidden = OsString::from(".");
     hidden.push(name);

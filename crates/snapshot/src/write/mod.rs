@@ -16,6 +16,7 @@ use crate::{
     Action, AllocatorSettings, Annotation, Block, DeviceNote, Event, Origin, Segment, Snapshot, StackId, Stage,
 };
 pub use file::WriteError;
+pub(crate) use file::save;
 use pickle::{Memo, Pickle};
 
 /// Which things were written already, by number.
