@@ -175,7 +175,23 @@ impl DeviceCache {
     #[inline(always)]
     fn take_locked<'a>(
         &'a self,
-        mut heap: Guard<'a>,
+        heap: Guard<'a>,
+        caller: StackId,
+        size: u64,
+        stream: u64,
+        indexed: bool,
+    ) -> Result<Option<Allocation>, AllocError> {
+        if heap.unusual {
+            return self.take_unusual(heap, caller, size, stream, indexed);
+        }
+        self.place::<false>(heap, caller, size, stream, indexed)
+    }
+
+    /// [`take`](DeviceCache::take) of a cache that is closed or recorded.
+    #[inline(never)]
+    fn take_unusual<'a>(
+        &'a self,
+        heap: Guard<'a>,
         caller: StackId,
         size: u64,
         stream: u64,
@@ -184,6 +200,19 @@ impl DeviceCache {
         if heap.closed {
             return Err(AllocError::Closed { device: self.device });
         }
+        self.place::<true>(heap, caller, size, stream, indexed)
+    }
+
+    /// Finds a block for a request and hands it out, noted or not.
+    #[inline(always)]
+    fn place<'a, const NOTED: bool>(
+        &'a self,
+        mut heap: Guard<'a>,
+        caller: StackId,
+        size: u64,
+        stream: u64,
+        indexed: bool,
+    ) -> Result<Option<Allocation>, AllocError> {
         let rounded = heap.rules.round(size);
         let kind = usize::from(rounded > SMALL_LIMIT);
         let shelf = heap.shelf_for(kind, stream);
@@ -191,7 +220,7 @@ impl DeviceCache {
         if id != super::arena::NIL {
             heap.unshelve(id);
             let block = heap.hand_out(id, rounded, size, indexed);
-            if heap.recorder.is_some() {
+            if NOTED {
                 heap.caller = caller;
                 heap.note_taken(id);
             }
