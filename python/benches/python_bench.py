@@ -28,8 +28,9 @@ def cost(statement, names, setup="pass"):
 
     def best(code):
         timer = timeit.Timer(code, setup, globals=dict(names))
-        count = max(1, timer.autorange()[0] // 5)
-        return min(timer.repeat(9, count)) / count * 1e9
+        # Many short runs: the best of them meets a quiet moment of a busy machine.
+        count = max(1, timer.autorange()[0] // 100)
+        return min(timer.repeat(100, count)) / count * 1e9
 
     return best(statement) - (best("pass") if statement != "pass" else 0)
 

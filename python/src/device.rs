@@ -129,7 +129,11 @@ pub(crate) fn named(arg: DeviceArg<'_>) -> PyResult<Option<Device>> {
         DeviceArg::Text(text) => text.parse().map(Some).or_raise(),
         DeviceArg::Index(index) => {
             let kind = Runtime::global().kind().ok_or(Error::NoAccelerator).or_raise()?;
-            let ordinal = u32::try_from(index).map_err(|_| raise(Error::IndexOutOfRange { index, count: None }))?;
+            let Ok(ordinal) = u32::try_from(index) else {
+                // Whoever starts nothing and checks its argument says how many there are.
+                Runtime::global().memory_allocated(arg).or_raise()?;
+                return Err(raise(Error::IndexOutOfRange { index, count: None }));
+            };
             Ok(Some(Device::new(kind, Some(ordinal))))
         }
     }

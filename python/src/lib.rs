@@ -16,8 +16,10 @@ mod history;
 mod history_replay;
 mod history_stacks;
 mod memory;
+mod plugin;
 mod random;
 mod scope;
+mod simulate;
 mod stream;
 mod tensor;
 
@@ -66,7 +68,9 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
             initial_seed, get_rng_state, get_rng_state_all, get_rng_state_offset, manual_seed, manual_seed_all, seed,
             seed_all, set_rng_state, set_rng_state_all, set_rng_state_offset, _lazy_call, _host_generator, _checked_seed,
         };
+        simulate::{_simulate};
         tensor::{_rebuild_tensor};
+        plugin::{load_plugin};
     }
     add! {
         history::{
@@ -74,8 +78,9 @@ fn _anyaccel(module: &Bound<'_, PyModule>) -> PyResult<()> {
         };
         history_replay::{_replay, _recorded_settings, _tune, _findings};
     }
-    use tensor::factory;
+    use tensor::{consumer, factory};
     add! {
+        consumer::{_dlpack_order, _typestr};
         factory::{empty, zeros, ones, full, tensor, empty_like, zeros_like, from_numpy, frombuffer, from_dlpack};
     }
     Ok(())

@@ -11,7 +11,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyDict, PyTuple};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyTuple};
 use std::cell::RefCell;
 
 /// The seed of generators that nobody seeded.
@@ -309,6 +309,17 @@ impl PyGenerator {
     /// Goes to a place in its sequence: a multiple of 4.
     fn set_offset(&self, offset: Seed) -> PyResult<()> {
         self.generator.set_offset(offset.0).or_raise()
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let (this, py) = (slf.get(), slf.py());
+        (slf.get_type(), (PyDevice(this.device),), PyBytes::new(py, &this.generator.state().to_bytes()))
+            .into_pyobject(py)
+    }
+
+    /// For pickle and copy.
+    fn __setstate__(&self, state: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.set_state(state)
     }
 
     fn __repr__(&self) -> String {

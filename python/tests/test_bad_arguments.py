@@ -34,40 +34,6 @@ GRAPH, STREAM, EVENT, TENSOR = accelerator.Graph(), anyaccel.Stream(), anyaccel.
 HOST, GENERATOR, POOL = anyaccel.ones(4), anyaccel.Generator(), anyaccel.MemPool()
 
 
-def device_functions():
-    of_accelerator = """current_stream synchronize get_device_capability get_device_name get_device_properties
-    get_memory_info mem_get_info memory_stats memory_allocated max_memory_allocated memory_reserved max_memory_reserved
-    reset_peak_memory_stats reset_accumulated_memory_stats utilization memory_usage temperature power_draw clock_rate
-    host_memory_stats memory_summary default_stream""".split()
-    yield from (getattr(accelerator, name) for name in of_accelerator)
-    yield from (accelerator.random.initial_seed, accelerator.random.get_rng_state, accelerator.random.get_rng_state_offset)
-    yield from (anyaccel.Stream, anyaccel.MemPool)
-    yield from (accelerator.memory.reset_peak_host_memory_stats, accelerator.memory.reset_accumulated_host_memory_stats)
-
-
-@pytest.mark.parametrize("function", list(device_functions()), ids=lambda f: f.__name__)
-def test_device_arguments(function):
-    for wrong in (True, False, 1.5, float("nan"), [], (), {}, object(), b"host", len):
-        with pytest.raises(TypeError):
-            function(wrong)
-    for index in (-1, -128, 2, 127, 128, 2**31, 2**63, 2**100, -(2**100)):
-        with pytest.raises(anyaccel.AcceleratorError, match=r"^Device index -?\d+ is out of range: there are 2 devices"):
-            function(index)
-    for foreign in ("cpu", "meta", "cuda:0", anyaccel.device("xpu")):
-        with pytest.raises(ValueError, match=f"^{foreign} doesn't match the current accelerator host.$"):
-            function(foreign)
-    for wrong in ("no such device", "", "hostess", "HOST", " host"):
-        with pytest.raises(RuntimeError, match="^Expected one of cpu, .* device type at start of device string"):
-            function(wrong)
-    for wrong in ("host:-1", "host:", "host:x", "host:01", "host:99999999999"):
-        with pytest.raises(RuntimeError, match="^Invalid device string: "):
-            function(wrong)
-    with pytest.raises(anyaccel.AcceleratorError, match="Device index 7 is out of range"):
-        function("host:7")
-    with pytest.raises((UnicodeEncodeError, RuntimeError)):
-        function("\udcff")
-
-
 def test_device_arguments_before_the_start(script):
     script(
         """

@@ -1,5 +1,9 @@
 """The interpreter ends well, whatever is alive and under way."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 SETUP = """
@@ -8,6 +12,34 @@ from anyaccel import accelerator as a
 """
 
 CASES = {
+    "copies of pinned memory in flight": """
+x, pinned = anyaccel.ones(1 << 20, device=0), anyaccel.ones(1 << 20, pin_memory=True)
+s = anyaccel.Stream()
+s.host_fn(time.sleep, 0.1)
+with s: x.copy_(pinned, non_blocking=True), pinned.copy_(x, non_blocking=True)
+""",
+    "a capture under way in a daemon thread": """
+began = threading.Event()
+def work():
+    a.set_stream(anyaccel.Stream())
+    graph = a.Graph()
+    graph.capture_begin()
+    x = anyaccel.ones(10, device=0)
+    began.set()
+    time.sleep(60)
+threading.Thread(target=work, daemon=True).start()
+began.wait()
+""",
+    "an error that nobody catches": """
+def work():
+    with anyaccel.Stream() as s, anyaccel.MemPool():
+        x = anyaccel.ones(10, device=0)
+        raise SystemExit(0)
+work()
+""",
+    "a host function that failed": """
+anyaccel.Stream().host_fn(lambda: 1 / 0)
+""",
     "nothing started": "",
     "live objects": """
 x, s, e, g, p = anyaccel.ones(1000, device=0), anyaccel.Stream(), anyaccel.Event(), a.Graph(), anyaccel.MemPool()
@@ -74,9 +106,33 @@ with anyaccel.Stream(), a.device_index(1):
 }
 
 
+@pytest.mark.parametrize("kind", ["host", "npu"])
 @pytest.mark.parametrize("case", CASES)
-def test_exit(script, case):
-    assert script(SETUP + CASES[case], timeout=30) == ""
+def test_exit(case, kind):
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1", "ANYACCEL_BACKEND": kind}
+    simulated = "anyaccel._anyaccel._simulate('npu', devices=2)\n" if kind == "npu" else ""
+    code = SETUP + simulated + CASES[case]
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_exit_with_what_others_hold():
+    """NumPy arrays, and PyTorch's and JAX's tensors where they are installed, share memory until the end."""
+    code = SETUP + """
+held = []
+for module, take in (("numpy", "from_dlpack"), ("torch", "from_dlpack"), ("jax.dlpack", "from_dlpack")):
+    try:
+        library = __import__(module, fromlist=["x"])
+    except ImportError:
+        continue
+    held += [getattr(library, take)(anyaccel.ones(100, device=0)), anyaccel.ones(3).numpy(), memoryview(anyaccel.ones(3, pin_memory=True))]
+    if module != "jax.dlpack":
+        held += [anyaccel.from_dlpack(getattr(library, "zeros")(3)) for _ in range(3)]
+cycle = [anyaccel.ones(10, device=0), anyaccel.Stream(), anyaccel.MemPool(), a.Graph()]
+cycle.append(cycle)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_import_brings_no_numpy_and_little_else(script):

@@ -143,3 +143,20 @@ def test_tensors_are_sent_by_value(tmp_path):
     x = anyaccel.tensor([1, 2, 3], device="host:1")
     y = pickle.loads(pickle.dumps(x))
     assert y.device == x.device and y.equal(x) and y.data_ptr() != x.data_ptr()
+
+
+def test_python_has_no_fork_handlers_of_ours(script):
+    """Nothing is registered with os.register_at_fork: the tests above and below show that nothing needs to be."""
+    script(
+        """
+import os
+registered = []
+os.register_at_fork = lambda **handlers: registered.append(handlers)
+import anyaccel
+from anyaccel import accelerator as a
+anyaccel.ones(3, device=0).tolist()
+with anyaccel.Stream() as s: s.host_fn(int), s.synchronize()
+ours = [h for h in registered if any("anyaccel" in (getattr(f, "__module__", "") or "") for f in h.values())]
+assert not ours, ours
+"""
+    )

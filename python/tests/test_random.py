@@ -1,5 +1,7 @@
 """Random numbers: seeds, states, deferral."""
 
+import copy
+import pickle
 import struct
 
 import pytest
@@ -213,3 +215,19 @@ def test_other_threads_wait_for_the_start(script):
         assert seen == ["started"] + ["other"] * 4
         """
     )
+
+
+def test_generators_are_pickled_with_their_state():
+    g = anyaccel.Generator("host:1").manual_seed(9)
+    g.set_offset(8)
+    for other in (pickle.loads(pickle.dumps(g)), copy.copy(g), copy.deepcopy(g)):
+        assert other.initial_seed() == 9 and other.get_offset() == 8 and other.device == g.device
+        other.manual_seed(1)
+    assert g.initial_seed() == 9
+
+
+def test_what_names_a_driver_s_objects_is_not_pickled():
+    for thing in (anyaccel.Stream(), anyaccel.Event(), accelerator.Graph(), anyaccel.MemPool(), accelerator.device_index(0)):
+        for refused in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="cannot pickle"):
+                refused(thing)

@@ -18,8 +18,8 @@ struct Arguments {
 enum Chore {
     /// Compiles the built-in kernels from CUDA C++ to the PTX of this tree.
     ///
-    /// NVIDIA's compiler and assemblers come from PyPI, at the versions named in xtask/src/tools.rs, into a virtual environment in
-    /// the target folder; python3 with venv is all that has to be there, and no GPU.
+    /// NVIDIA's compiler and assemblers come from PyPI, at the versions named in xtask/src/tools.rs, into a virtual
+    /// environment in the target folder; python3 with venv is all that has to be there, and no GPU.
     Ptx {
         /// Writes nothing: fails unless the tree's PTX is what its source gives.
         #[arg(long)]

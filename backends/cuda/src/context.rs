@@ -180,6 +180,11 @@ impl Context {
         }
     }
 
+    /// Whether work may be left that nobody waits for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Acquire)
+    }
+
     /// Work may be left that nobody waits for: the context stays.
     pub(crate) fn leave_busy(&self) {
         self.busy.store(true, Ordering::Release);

@@ -11,8 +11,8 @@ use crate::sys::*;
 use crate::wait::wait_host;
 use anyaccel_hal::{
     Arg, Device, DeviceInfo, End, Fault, FaultKind, Gates, Graphs, HostFn, Kernel, Kernels, Launch, Mark, Mem,
-    MemoryInfo, NativeEvents, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Telemetry, Until,
-    VirtualMemory, WaitMode, Waited, Written,
+    MemoryInfo, NativeEvents, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory,
+    WaitMode, Waited, Written,
 };
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -102,11 +102,8 @@ impl CudaDevice {
         let mut room = [0_u8; Written::MAX];
         room[..bytes.len()].copy_from_slice(bytes);
         let mut len = bytes.len() as u32;
-        let params: &mut [*mut c_void] = &mut [
-            (&raw mut address).cast(),
-            room.as_mut_ptr().cast(),
-            (&raw mut len).cast(),
-        ];
+        let params: &mut [*mut c_void] =
+            &mut [(&raw mut address).cast(), room.as_mut_ptr().cast(), (&raw mut len).cast()];
         act(Native { function, groups: [1; 3], threads: [Written::MAX as u32, 1, 1], shared: 0, params })
     }
 
@@ -130,6 +127,7 @@ impl CudaDevice {
                 std::ptr::null_mut(),
             )
         };
+        stream.touch();
         self.context.check(launched)
     }
 
@@ -190,7 +188,16 @@ unsafe impl Device for CudaDevice {
 
     unsafe fn native_stream(&self, stream: StreamId) -> u64 {
         // SAFETY: H1, as this function's caller promises.
-        unsafe { self.stream(stream, "native_stream") }.map_or(0, |stream| stream.raw.0 as u64)
+        unsafe { self.stream(stream, "native_stream") }.map_or(0, |stream| stream.share().0 as u64)
+    }
+
+    unsafe fn import_stream(&self, native: u64) -> Result<StreamId, Fault> {
+        let _current = self.context.enter()?;
+        let raw = CUstream(native as usize);
+        let mut status = CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: a stream by this function's contract; the driver finds out if it is none.
+        self.context.check(unsafe { self.context.cuda.cuStreamIsCapturing(raw, &raw mut status) })?;
+        Ok(StreamId(self.machine.streams.insert(Arc::new(Stream::borrow(&self.context, raw)))))
     }
 
     unsafe fn mark(&self, stream: StreamId) -> Result<Mark, Fault> {
@@ -250,7 +257,9 @@ unsafe impl Device for CudaDevice {
         let _current = self.context.enter()?;
         let event = self.timed()?;
         // SAFETY: event and stream live.
-        self.context.check(unsafe { self.context.cuda.cuEventRecord(event.raw, stream.raw) })?;
+        let recorded = unsafe { self.context.cuda.cuEventRecord(event.raw, stream.raw) };
+        stream.touch();
+        self.context.check(recorded)?;
         Ok(Stamp(self.machine.stamps.insert(StampEvent { event })))
     }
 
@@ -274,21 +283,19 @@ unsafe impl Device for CudaDevice {
 
     unsafe fn copy(&self, stream: StreamId, dst: End, src: End, len: u64) -> Result<(), Fault> {
         // SAFETY: H1, as this function's caller promises.
-        let (stream, dst, src) =
-            unsafe { (self.stream(stream, "copy")?, self.end(dst, len)?, self.end(src, len)?) };
+        let (stream, dst, src) = unsafe { (self.stream(stream, "copy")?, self.end(dst, len)?, self.end(src, len)?) };
         let _current = self.context.enter()?;
         let (cuda, bytes) = (self.context.cuda, len as usize);
         // SAFETY: H1, H4 and H5: both ends are live and as long as that; host memory stays until a later mark.
         let copied = unsafe {
             match (dst.host.is_null(), src.host.is_null()) {
                 (true, true) => cuda.cuMemcpyDtoDAsync_v2(dst.device, src.device, bytes, stream.raw),
-                (true, false) => {
-                    cuda.cuMemcpyHtoDAsync_v2(dst.device, src.host.cast_const().cast(), bytes, stream.raw)
-                }
+                (true, false) => cuda.cuMemcpyHtoDAsync_v2(dst.device, src.host.cast_const().cast(), bytes, stream.raw),
                 (false, true) => cuda.cuMemcpyDtoHAsync_v2(dst.host.cast(), src.device, bytes, stream.raw),
                 (false, false) => return Err(Fault::invalid("copy", "two host ends")),
             }
         };
+        stream.touch();
         self.context.check(copied)
     }
 
@@ -308,6 +315,7 @@ unsafe impl Device for CudaDevice {
                 }
             }
         };
+        stream.touch();
         self.context.check(filled)
     }
 
@@ -325,7 +333,9 @@ unsafe impl Device for CudaDevice {
         let stream = unsafe { self.stream(stream, "host_call")? };
         let _current = self.context.enter()?;
         // SAFETY: the stream lives.
-        unsafe { stream.functions.enqueue(stream.raw, function) }
+        let enqueued = unsafe { stream.functions.enqueue(stream.raw, function) };
+        stream.touch();
+        enqueued
     }
 
     fn builtin(&self, number: u32) -> Option<Kernel> {
@@ -398,7 +408,8 @@ impl Limits {
                 get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y).unwrap_or(65535),
                 get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z).unwrap_or(65535),
             ],
-            max_shared: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN).map_or(shared, |more| more.max(shared)),
+            max_shared: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+                .map_or(shared, |more| more.max(shared)),
             register: get(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != Some(0),
             granularity: if mapped { CudaDevice::granularity(cuda, device).unwrap_or(0) } else { 0 },
             graphs: graphs.iter().all(|name| cuda.has(name)),

@@ -126,8 +126,8 @@ impl Driver for CudaDriver {
         if look.visible().picks.is_empty() {
             return Ok(0);
         }
-        let cuda = sys::cuda()
-            .map_err(|missing| Fault::new(FaultKind::Unsupported, "cuInit").note(missing.to_string()))?;
+        let cuda =
+            sys::cuda().map_err(|missing| Fault::new(FaultKind::Unsupported, "cuInit").note(missing.to_string()))?;
         // SAFETY: no flags.
         match unsafe { cuda.cuInit(0) } {
             Ok(()) => {}
@@ -243,7 +243,10 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
     };
     let context = Arc::new(Context::retain(cuda, device, ordinal, Arc::clone(&machine.callbacks))?);
     let ordered = match env::var(ALLOC).as_deref() {
-        Ok("async") if cuda.has("cuMemAllocAsync") && attribute(cuda, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == Some(1) => {
+        Ok("async")
+            if cuda.has("cuMemAllocAsync")
+                && attribute(cuda, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) == Some(1) =>
+        {
             let _current = context.enter()?;
             Some(Arc::new(Stream::create(&context, 0)?))
         }

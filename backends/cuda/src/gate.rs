@@ -59,6 +59,7 @@ impl Gates for CudaDevice {
         let waited = unsafe {
             self.context.cuda.cuStreamWaitValue32_v2(stream.raw, address, gate.value, CU_STREAM_WAIT_VALUE_GEQ)
         };
+        stream.touch();
         self.context.check(waited)
     }
 

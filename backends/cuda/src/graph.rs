@@ -128,9 +128,16 @@ impl CudaDevice {
                 if !matches!(bytes.len(), 1 | 2 | 4) {
                     return Err(Fault::unsupported("fill").note(format!("a pattern of {} bytes", bytes.len())));
                 }
-                let elementSize = bytes.len() as u32;
+                let size = bytes.len() as u32;
                 let width = len as usize / bytes.len();
-                act(Params::Set(CUDA_MEMSET_NODE_PARAMS_v1 { dst, pitch: 0, value, elementSize, width, height: 1 }))
+                act(Params::Set(CUDA_MEMSET_NODE_PARAMS_v1 {
+                    dst,
+                    pitch: 0,
+                    value,
+                    elementSize: size,
+                    width,
+                    height: 1,
+                }))
             }
             Op::Write { dst, bytes } => {
                 // SAFETY: as this function.
@@ -170,8 +177,7 @@ impl CudaDevice {
                 alias: 0,
                 pad: 0,
             };
-            let params =
-                CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 { ctx: raw, count: 1, paramArray: &raw mut wait, flags: 0 };
+            let params = CUDA_BATCH_MEM_OP_NODE_PARAMS_v1 { ctx: raw, count: 1, paramArray: &raw mut wait, flags: 0 };
             let mut last = CUgraphNode::NULL;
             // SAFETY: as above; the word stays as long as the function.
             context.check(unsafe {
@@ -364,6 +370,7 @@ impl Graphs for CudaDevice {
         if launched.is_err() {
             functions().for_each(|function| function.expect_no_more());
         }
+        stream.touch();
         self.context.check(launched)
     }
 

@@ -77,9 +77,10 @@ impl Functions {
     /// The stream lives (H1).
     pub(crate) unsafe fn enqueue(self: &Arc<Self>, stream: CUstream, function: HostFn) -> Result<(), Fault> {
         let context = &self.context;
-        context.callbacks.ensure_thread().map_err(|error| {
-            Fault::new(FaultKind::OutOfMemory, "host_call").note(format!("no thread: {error}"))
-        })?;
+        context
+            .callbacks
+            .ensure_thread()
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, "host_call").note(format!("no thread: {error}")))?;
         let mut queue = self.queue.lock();
         if context.is_lost() {
             return Err(context.lost_fault());
@@ -109,8 +110,7 @@ impl Functions {
         }
         let address = queue.word.as_ref().map_or(0, |word| word.device);
         // SAFETY: the word's memory stays as long as the context, and the value rises when the function has returned.
-        let held =
-            unsafe { context.cuda.cuStreamWaitValue32_v2(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) };
+        let held = unsafe { context.cuda.cuStreamWaitValue32_v2(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ) };
         drop(queue);
         // The function is enqueued. That the device is lost, later calls tell as well.
         if let Err(failed) = held {
@@ -191,9 +191,10 @@ impl NodeFn {
 
     /// The context is current.
     pub(crate) fn new(context: Arc<Context>, function: HostFn) -> Result<Arc<Self>, Fault> {
-        context.callbacks.ensure_thread().map_err(|error| {
-            Fault::new(FaultKind::OutOfMemory, "host_call").note(format!("no thread: {error}"))
-        })?;
+        context
+            .callbacks
+            .ensure_thread()
+            .map_err(|error| Fault::new(FaultKind::OutOfMemory, "host_call").note(format!("no thread: {error}")))?;
         let word = context.words.take(&context)?;
         let state = NodeState { function: Some(function), expected: 0, word: Some(word) };
         let node = Arc::new(Self { context: Arc::clone(&context), state: Mutex::new(state) });

@@ -174,7 +174,7 @@ fn card(nvml: &Nvml, device: NvmlDevice, driver: &str) -> Result<Card, Failed> {
 }
 
 fn unit(nvml: &Nvml, device: NvmlDevice, driver: &str) -> Result<Unit, Failed> {
-    // SAFETY, here and below: valid places for the answers, buffers of the lengths that go with them.
+    // SAFETY: a buffer of the length that goes with it.
     let name = text(|out, len| unsafe { nvml.nvmlDeviceGetName(device, out, len) })?;
     // SAFETY: as above.
     let identified = text(|out, len| unsafe { nvml.nvmlDeviceGetUUID(device, out, len) })?;
@@ -217,8 +217,15 @@ fn usable_memory(nvml: &Nvml, device: NvmlDevice) -> Result<u64, Failed> {
 }
 
 fn pci(nvml: &Nvml, device: NvmlDevice) -> Option<PciAddress> {
-    let mut pci =
-        NvmlPciInfo { busIdLegacy: [0; 16], domain: 0, bus: 0, device: 0, pciDeviceId: 0, pciSubSystemId: 0, busId: [0; 32] };
+    let mut pci = NvmlPciInfo {
+        busIdLegacy: [0; 16],
+        domain: 0,
+        bus: 0,
+        device: 0,
+        pciDeviceId: 0,
+        pciSubSystemId: 0,
+        busId: [0; 32],
+    };
     // SAFETY: a valid place for the answer.
     unsafe { nvml.nvmlDeviceGetPciInfo_v3(device, &raw mut pci) }.ok()?;
     Some(PciAddress { domain: pci.domain, bus: pci.bus as u8, device: pci.device as u8, function: 0 })
@@ -270,7 +277,13 @@ mod tests {
         let uuid = identity("GPU-12345678-9abc-def0-0102-030405060708").expect("an identity");
         assert_eq!(uuid.to_string(), "12345678-9abc-def0-0102-030405060708");
         assert_eq!(identity("MIG-12345678-9abc-def0-0102-030405060708"), Some(uuid));
-        for bad in ["", "GPU-", "GPU-1234", "GPU-12345678-9abc-def0-0102-0304050607080", "GPU-g2345678-9abc-def0-0102-030405060708"] {
+        for bad in [
+            "",
+            "GPU-",
+            "GPU-1234",
+            "GPU-12345678-9abc-def0-0102-0304050607080",
+            "GPU-g2345678-9abc-def0-0102-030405060708",
+        ] {
             assert_eq!(identity(bad), None, "{bad}");
         }
     }

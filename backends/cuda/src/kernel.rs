@@ -114,9 +114,7 @@ fn told_params(context: &Context, function: CUfunction) -> Option<Vec<usize>> {
     loop {
         let (mut offset, mut size) = (0, 0);
         // SAFETY: valid places for the answers; the function's module lives.
-        match unsafe {
-            context.cuda.cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size)
-        } {
+        match unsafe { context.cuda.cuFuncGetParamInfo(function, sizes.len(), &raw mut offset, &raw mut size) } {
             Ok(()) => sizes.push(size),
             // Behind the last one.
             Err(Failed { code: CUDA_ERROR_INVALID_VALUE, .. }) => return Some(sizes),
@@ -233,7 +231,9 @@ impl CudaDevice {
                     params[at] = bytes.as_ptr().cast_mut().cast();
                     bytes.len()
                 }
-                Arg::Local(_) => return Err(invalid(format!("argument {at} is group-local memory: use Launch::shared"))),
+                Arg::Local(_) => {
+                    return Err(invalid(format!("argument {at} is group-local memory: use Launch::shared")));
+                }
             };
             if let Some(params) = &kernel.params
                 && params[at] != size
@@ -272,11 +272,7 @@ impl CudaDevice {
 impl Kernels for CudaDevice {
     fn limits(&self) -> KernelsLimits {
         let limits = &self.limits;
-        KernelsLimits {
-            max_threads: limits.max_threads,
-            max_groups: limits.max_groups,
-            max_shared: limits.max_shared,
-        }
+        KernelsLimits { max_threads: limits.max_threads, max_groups: limits.max_groups, max_shared: limits.max_shared }
     }
 
     fn formats(&self) -> &[Format] {
@@ -332,10 +328,8 @@ pub(crate) fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, Fault> 
     let failed = |failed: Failed| Fault::new(FaultKind::Driver, failed.api).code(failed.code.into());
     let none = std::ptr::null();
     // SAFETY: a valid place for the answer, C strings, no headers.
-    unsafe {
-        nvrtc.nvrtcCreateProgram(&raw mut program, source.as_ptr(), c"kernel.cu".as_ptr(), 0, none, none)
-    }
-    .map_err(failed)?;
+    unsafe { nvrtc.nvrtcCreateProgram(&raw mut program, source.as_ptr(), c"kernel.cu".as_ptr(), 0, none, none) }
+        .map_err(failed)?;
     // SAFETY: the program was made above; buffers have the sizes that are asked for first.
     let made = unsafe {
         match nvrtc.nvrtcCompileProgram(program, pointers.len() as i32, pointers.as_ptr()) {

@@ -54,7 +54,13 @@ impl Drop for Machine {
             gate.open();
         }
         for stream in self.streams.snapshot() {
-            stream.context.cancel_functions();
+            let context = &stream.context;
+            context.cancel_functions();
+            // What work may still use is not given back.
+            let idle = context.enter().is_ok_and(|_current| stream.idle());
+            if !idle {
+                context.leave_busy();
+            }
         }
         self.callbacks.finish();
     }

@@ -1,6 +1,7 @@
 //! Memory: a card's, pinned memory of the host, and ranges that somebody else owns.
 
 use crate::context::Context;
+use crate::conv::Failed;
 use crate::device::{CudaDevice, unknown};
 use crate::sys::*;
 use crate::virtual_memory::Reservation;
@@ -17,8 +18,8 @@ pub(crate) const PAGE: u64 = 4096;
 pub(crate) enum Holder {
     /// `cuMemAlloc`.
     Segment,
-    /// `cuMemAllocAsync` on the device's own stream.
-    Ordered,
+    /// `cuMemAllocAsync` on the device's own stream, which lives as long as the device.
+    Ordered(CUstream),
     /// Not ours.
     Imported,
     /// A reservation, by its own handle.
@@ -60,6 +61,39 @@ impl Memory {
     }
 }
 
+/// Gives a range back. The context is current.
+///
+/// # Safety
+/// It was taken by the counterpart of its holder, and nobody uses it any more.
+unsafe fn free(cuda: &Cuda, addr: CUdeviceptr, host: usize, holder: Holder) -> Result<(), Failed> {
+    let pointer = |address: usize| std::ptr::with_exposed_provenance_mut::<c_void>(address);
+    // SAFETY: as this function's caller promises.
+    unsafe {
+        match holder {
+            Holder::Segment => cuda.cuMemFree_v2(addr),
+            Holder::Ordered(stream) => cuda.cuMemFreeAsync(addr, stream),
+            Holder::Pinned(base) => cuda.cuMemFreeHost(pointer(base)),
+            Holder::Registered => cuda.cuMemHostUnregister(pointer(host)),
+            Holder::Imported | Holder::Reserved => Ok(()),
+        }
+    }
+}
+
+impl Drop for Memory {
+    /// What nobody gave back goes with its driver, unless work may still use it.
+    fn drop(&mut self) {
+        let ours = matches!(self.holder, Holder::Segment | Holder::Pinned(_) | Holder::Registered);
+        if ours
+            && !self.context.is_busy()
+            && let Ok(_current) = self.context.enter()
+        {
+            let _relaxed = self.context.relaxed();
+            // SAFETY: nobody has a handle on it any more, and the streams of its driver are idle.
+            let _freed = unsafe { free(self.context.cuda, self.addr, self.host, self.holder) };
+        }
+    }
+}
+
 impl CudaDevice {
     pub(crate) fn take_segment(&self, len: u64) -> Result<Segment, Fault> {
         if len == 0 || len > self.info.max_alloc {
@@ -79,18 +113,14 @@ impl CudaDevice {
                 // SAFETY: a valid place for the answer; the stream is the device's own.
                 self.context.check(unsafe { cuda.cuMemAllocAsync(&raw mut addr, len as usize, stream.raw) })?;
                 // Ok means backed, for any stream (H3).
-                let waited = crate::wait::wait_host(
-                    stream,
-                    anyaccel_hal::Until::Now,
-                    None,
-                    anyaccel_hal::WaitMode::Auto,
-                );
+                let waited =
+                    crate::wait::wait_host(stream, anyaccel_hal::Until::Now, None, anyaccel_hal::WaitMode::Auto);
                 if let Err(fault) = waited {
                     // SAFETY: taken just now, used by nobody.
                     let _freed = unsafe { cuda.cuMemFreeAsync(addr, stream.raw) };
                     return Err(fault);
                 }
-                Holder::Ordered
+                Holder::Ordered(stream.raw)
             }
         };
         let memory = Memory { addr, host: 0, len, holder, range: None, context: Arc::clone(&self.context) };
@@ -110,18 +140,8 @@ impl CudaDevice {
         if holder != Holder::Imported && !self.context.is_lost() {
             let _current = self.context.enter()?;
             let _relaxed = self.context.relaxed();
-            let cuda = self.context.cuda;
-            let pointer = |address: usize| std::ptr::with_exposed_provenance_mut::<c_void>(address);
-            // SAFETY: H1 and H4: taken by the counterpart of each call, and no work uses it.
-            let freed = unsafe {
-                match (holder, &self.ordered) {
-                    (Holder::Segment, _) => cuda.cuMemFree_v2(addr),
-                    (Holder::Ordered, Some(stream)) => cuda.cuMemFreeAsync(addr, stream.raw),
-                    (Holder::Pinned(base), _) => cuda.cuMemFreeHost(pointer(base)),
-                    (Holder::Registered, _) => cuda.cuMemHostUnregister(pointer(host)),
-                    (Holder::Ordered | Holder::Imported | Holder::Reserved, _) => Ok(()),
-                }
-            };
+            // SAFETY: H1 and H4: no work uses it, and it is forgotten below.
+            let freed = unsafe { free(self.context.cuda, addr, host, holder) };
             // A device that is lost has let go of it anyway (H20).
             if let Err(fault) = self.context.check(freed)
                 && !self.context.is_lost()
@@ -129,7 +149,9 @@ impl CudaDevice {
                 return Err(fault);
             }
         }
-        drop(self.machine.memory.remove(mem.0));
+        if let Some(mut memory) = self.machine.memory.remove(mem.0) {
+            memory.holder = Holder::Imported;
+        }
         Ok(())
     }
 
@@ -238,8 +260,8 @@ impl Peers for CudaDevice {
             flag.store(true, Ordering::Release);
         }
         // SAFETY: H1 and H4: both ranges are live, each of its own context.
-        let copied =
-            unsafe { cuda.cuMemcpyPeerAsync(dst, self.context.raw, src, there.raw, len as usize, stream.raw) };
+        let copied = unsafe { cuda.cuMemcpyPeerAsync(dst, self.context.raw, src, there.raw, len as usize, stream.raw) };
+        stream.touch();
         self.context.check(copied)
     }
 }

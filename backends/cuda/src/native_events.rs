@@ -34,7 +34,9 @@ impl NativeEvents for CudaDevice {
         let (event, stream) = unsafe { (self.event(event, "event.record")?, self.stream(stream, "event.record")?) };
         let _current = self.context.enter()?;
         // SAFETY: both live.
-        self.context.check(unsafe { self.context.cuda.cuEventRecord(event.raw, stream.raw) })
+        let recorded = unsafe { self.context.cuda.cuEventRecord(event.raw, stream.raw) };
+        stream.touch();
+        self.context.check(recorded)
     }
 
     unsafe fn wait(&self, event: NativeEvent, stream: StreamId) -> Result<(), Fault> {
@@ -42,7 +44,9 @@ impl NativeEvents for CudaDevice {
         let (event, stream) = unsafe { (self.event(event, "event.wait")?, self.stream(stream, "event.wait")?) };
         let _current = self.context.enter()?;
         // SAFETY: both live.
-        self.context.check(unsafe { self.context.cuda.cuStreamWaitEvent(stream.raw, event.raw, 0) })
+        let waited = unsafe { self.context.cuda.cuStreamWaitEvent(stream.raw, event.raw, 0) };
+        stream.touch();
+        self.context.check(waited)
     }
 
     unsafe fn export(&self, event: NativeEvent, handle: &mut [u8]) -> Result<(), Fault> {

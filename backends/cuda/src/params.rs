@@ -6,11 +6,14 @@ pub(crate) fn of_entry(ptx: &str, entry: &str) -> Option<Vec<usize>> {
     loop {
         rest = &rest[rest.find(".entry")? + ".entry".len()..];
         let name = rest.trim_start();
-        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%'))).unwrap_or(name.len());
+        let end =
+            name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%'))).unwrap_or(name.len());
         if &name[..end] == entry {
             let after = name[end..].trim_start();
             return match after.strip_prefix('(') {
-                Some(list) => list[..list.find(')')?].split(',').filter(|param| !param.trim().is_empty()).map(size).collect(),
+                Some(list) => {
+                    list[..list.find(')')?].split(',').filter(|param| !param.trim().is_empty()).map(size).collect()
+                }
                 None => Some(Vec::new()),
             };
         }

@@ -36,9 +36,7 @@ fn order(inventory: &Inventory) -> Option<Vec<usize>> {
 }
 
 /// Looks, and says what is missing if something is.
-pub(crate) fn look<'a>(
-    read: impl FnOnce(&'static Nvml) -> Result<&'a Inventory, Failed>,
-) -> Result<Look<'a>, Absence> {
+pub(crate) fn look<'a>(read: impl FnOnce(&'static Nvml) -> Result<&'a Inventory, Failed>) -> Result<Look<'a>, Absence> {
     sys::cuda().map_err(|missing| absent(&missing))?;
     let (major, minor) = (OLDEST / 1000, OLDEST % 1000 / 10);
     match version() {
@@ -127,10 +125,7 @@ pub(crate) fn checks(frozen: Option<(usize, Option<&str>)>, look: &Result<Look<'
     let check = |layer, verdict, subject: &str, found: String| Check { layer, verdict, subject: subject.into(), found };
     let skipped = |layer| check(layer, Verdict::NotApplicable, "", "an earlier layer failed".into());
     let mut all = Vec::new();
-    let libraries = [
-        (Libraries::CUDA[0], sys::cuda().map(drop)),
-        (Libraries::NVML[0], sys::nvml().map(drop)),
-    ];
+    let libraries = [(Libraries::CUDA[0], sys::cuda().map(drop)), (Libraries::NVML[0], sys::nvml().map(drop))];
     let mut loaded = true;
     for (name, found) in libraries {
         let (verdict, found) = match found {
@@ -148,7 +143,9 @@ pub(crate) fn checks(frozen: Option<(usize, Option<&str>)>, look: &Result<Look<'
     let written = version().map(|version| (version, format!("{}.{}", version / 1000, version % 1000 / 10)));
     all.push(match written {
         Some((version, text)) if version >= OLDEST => check(Layer::Version, Verdict::Pass, "CUDA of the driver", text),
-        Some((_, text)) => check(Layer::Version, Verdict::Fail, "CUDA of the driver", format!("{text}, 11.8 is needed")),
+        Some((_, text)) => {
+            check(Layer::Version, Verdict::Fail, "CUDA of the driver", format!("{text}, 11.8 is needed"))
+        }
         None => check(Layer::Version, Verdict::Warn, "CUDA of the driver", "it does not say".into()),
     });
     let missing_driver = matches!(look, Err(Absence::Missing { layer: Layer::DeviceNodes, .. }));

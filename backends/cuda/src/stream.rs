@@ -5,6 +5,10 @@
 //! A mark is a number; what realises it is an event, recorded under the lock of the stream's ring, so numbers rise in the
 //! order of the queue. The ring holds the events of marks that may not have ended, the oldest first. Whoever looks at the
 //! oldest one and finds it ended takes it out and raises `ended`; the event is used again once nobody else waits on it.
+//!
+//! A mark behind which nothing was enqueued since the last one ends with that one, and needs no event of its own. `dirty`
+//! says whether there was something: it is set after the driver took an operation, so whoever clears it and then records an
+//! event records it behind that operation. A stream whose native name was given away is always dirty.
 
 use crate::context::Context;
 use crate::conv::Failed;
@@ -17,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Events that a stream keeps for later marks.
-const KEPT: usize = 64;
+const KEPT: usize = 1024;
 
 /// A native event.
 #[derive(Debug)]
@@ -67,6 +71,9 @@ struct Ring {
     /// The events of the marks before, without gaps.
     entries: VecDeque<Arc<Event>>,
     free: Vec<Arc<Event>>,
+    /// How many entries there are before a mark that needs an event looks for ended ones: a stream that is held up is not
+    /// asked again at each mark.
+    look_at: usize,
 }
 
 /// A stream's part in a native capture.
@@ -83,6 +90,9 @@ pub(crate) struct Stream {
     pub(crate) functions: Arc<Functions>,
     /// Somebody else made it and destroys it.
     borrowed: bool,
+    dirty: AtomicBool,
+    /// Others may enqueue on it.
+    shared: AtomicBool,
     ended: AtomicU64,
     given: AtomicU64,
     ring: Mutex<Ring>,
@@ -113,12 +123,31 @@ impl Stream {
             raw,
             functions: Functions::new(Arc::clone(context)),
             borrowed,
+            dirty: AtomicBool::new(false),
+            shared: AtomicBool::new(borrowed),
             ended: AtomicU64::new(0),
             given: AtomicU64::new(0),
-            ring: Mutex::new(Ring { next: 1, entries: VecDeque::new(), free: Vec::new() }),
+            ring: Mutex::new(Ring { next: 1, entries: VecDeque::new(), free: Vec::new(), look_at: 0 }),
             capturing: AtomicBool::new(false),
             capture: Mutex::new(None),
         }
+    }
+
+    /// Something was enqueued.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        self.dirty.store(true, Ordering::Release);
+    }
+
+    /// Others learn its native name.
+    pub(crate) fn share(&self) -> CUstream {
+        self.shared.store(true, Ordering::Release);
+        self.raw
+    }
+
+    /// Whether nothing was enqueued since the last mark. Asked under the ring's lock.
+    fn clean(&self) -> bool {
+        !self.dirty.swap(false, Ordering::AcqRel) && !self.shared.load(Ordering::Acquire)
     }
 
     /// The highest mark given out.
@@ -159,16 +188,29 @@ impl Stream {
             return self.mark_captured(captured);
         }
         let mut ring = self.ring.lock();
-        if ring.free.is_empty() {
+        if self.clean() {
+            let mark = ring.next;
+            ring.next += 1;
+            match ring.entries.back().cloned() {
+                Some(last) => ring.entries.push_back(last),
+                None => self.ended.store(mark, Ordering::Release),
+            }
+            self.given.store(mark, Ordering::Release);
+            return Ok(Mark::At(mark));
+        }
+        if ring.free.is_empty() && ring.entries.len() >= ring.look_at {
             let reaped = self.reap(&mut ring);
-            self.context.check(reaped)?;
+            self.context.check(reaped).inspect_err(|_| self.touch())?;
+            let left = ring.entries.len();
+            ring.look_at = if ring.free.is_empty() { left + left / 4 + 4 } else { 0 };
         }
         let event = match ring.free.pop() {
             Some(event) => event,
-            None => Arc::new(self.fresh()?),
+            None => Arc::new(self.fresh().inspect_err(|_| self.touch())?),
         };
         // SAFETY: event and stream live (H1).
         if let Err(failed) = unsafe { self.context.cuda.cuEventRecord(event.raw, self.raw) } {
+            self.touch();
             return Err(self.context.fault(failed));
         }
         let mark = ring.next;
@@ -209,7 +251,9 @@ impl Stream {
         };
         // Under the lock: the event stands for this mark until the ring lets go of it.
         // SAFETY: event and stream live (H1).
-        stream.context.check(unsafe { stream.context.cuda.cuStreamWaitEvent(stream.raw, event.raw, 0) })
+        let waited = unsafe { stream.context.cuda.cuStreamWaitEvent(stream.raw, event.raw, 0) };
+        stream.touch();
+        stream.context.check(waited)
     }
 
     /// The event of a point in a capture that this stream takes part in.
@@ -238,8 +282,11 @@ impl Stream {
         Ok(self.ended.load(Ordering::Acquire))
     }
 
-    /// Whether all marks have ended, as far as one look tells.
-    fn idle(&self) -> bool {
+    /// Whether all that was enqueued has ended, as far as one look tells. The context is current.
+    pub(crate) fn idle(&self) -> bool {
+        if self.mark().is_err() {
+            return false;
+        }
         let mut ring = self.ring.lock();
         self.reap(&mut ring).is_ok() && ring.entries.is_empty()
     }
@@ -248,9 +295,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let Ok(current) = self.context.enter() else { return };
-        // Work behind the last mark is seen by one more.
-        let marked = self.borrowed || (self.mark().is_ok() && self.idle());
-        if !marked {
+        if !self.borrowed && !self.idle() {
             self.context.leave_busy();
         }
         if !self.borrowed {

@@ -11,7 +11,9 @@ impl CudaDevice {
         if !self.limits.sensors {
             return Err(Fault::unsupported(api).note("an instance of a card has no sensors of its own"));
         }
-        self.sensors.as_ref().ok_or_else(|| Fault::new(FaultKind::NotReady, api).note("the card is not on the management side"))
+        self.sensors
+            .as_ref()
+            .ok_or_else(|| Fault::new(FaultKind::NotReady, api).note("the card is not on the management side"))
     }
 }
 

@@ -19,15 +19,33 @@ pub(crate) struct Reservation {
     backing: Mutex<Backing>,
 }
 
+/// How far a granule is. Who makes one busy is alone with it until it is something else, so that calls which may wait for
+/// the device run without the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Granule {
+    Empty,
+    Busy,
+    Backed,
+}
+
 #[derive(Debug)]
 struct Backing {
-    /// Which granules are backed.
-    granules: Vec<bool>,
+    granules: Vec<Granule>,
     /// Which devices may use them: its own, and peers from their first copy on.
     allowed: Vec<CUdevice>,
 }
 
 impl Reservation {
+    /// Makes granules of a state busy, all or none of them.
+    fn claim(&self, api: &'static str, granules: std::ops::Range<usize>, from: Granule) -> Result<(), Fault> {
+        let mut backing = self.backing.lock();
+        if let Some(other) = backing.granules[granules.clone()].iter().find(|&&granule| granule != from) {
+            return Err(Fault::invalid(api, format!("part of granules {granules:?} is {other:?}")));
+        }
+        backing.granules[granules].fill(Granule::Busy);
+        Ok(())
+    }
+
     /// Lets another device use what is mapped, and what will be. That device's context is current.
     pub(crate) fn admit(&self, peer: &CudaDevice) -> Result<(), Fault> {
         let device = peer.context.device;
@@ -37,7 +55,7 @@ impl Reservation {
         }
         let access = allow(device);
         let step = peer.limits.granularity;
-        for (at, _) in backing.granules.iter().enumerate().filter(|&(_, &backed)| backed) {
+        for (at, _) in backing.granules.iter().enumerate().filter(|&(_, &granule)| granule == Granule::Backed) {
             let at = self.addr + at as u64 * step;
             // SAFETY: the granule is mapped.
             peer.context.check(unsafe { peer.context.cuda.cuMemSetAccess(at, step as usize, &raw const access, 1) })?;
@@ -91,6 +109,34 @@ impl CudaDevice {
         }
     }
 
+    /// Backs granules that this thread made busy, and lets devices use them. The context is current.
+    fn map_granules(&self, range: &Reservation, granules: std::ops::Range<usize>) -> Result<(), Failed> {
+        let step = self.limits.granularity;
+        for at in granules.clone() {
+            if let Err(failed) = self.back(range.addr + at as u64 * step, step) {
+                // What a lost device does not take back it has lost as well.
+                let _undone = self.unback(range.addr, step, granules.start..at);
+                return Err(failed);
+            }
+        }
+        // Under the lock, so that a peer that is admitted now finds them backed or in this list; it waits for nothing.
+        let mut backing = range.backing.lock();
+        let access: Vec<_> = backing.allowed.iter().map(|&device| allow(device)).collect();
+        let (start, len) = (range.addr + granules.start as u64 * step, granules.len() * step as usize);
+        // SAFETY: all of the part is mapped now.
+        match unsafe { self.context.cuda.cuMemSetAccess(start, len, access.as_ptr(), access.len()) } {
+            Ok(()) => {
+                backing.granules[granules].fill(Granule::Backed);
+                Ok(())
+            }
+            Err(failed) => {
+                drop(backing);
+                let _undone = self.unback(range.addr, step, granules);
+                Err(failed)
+            }
+        }
+    }
+
     /// Takes the backing of whole granules away.
     fn unback(&self, addr: CUdeviceptr, step: u64, granules: std::ops::Range<usize>) -> Result<(), Failed> {
         for at in granules {
@@ -134,11 +180,10 @@ impl VirtualMemory for CudaDevice {
         let reserved = unsafe { self.context.cuda.cuMemAddressReserve(&raw mut addr, len as usize, 0, 0, 0) };
         self.context.check(reserved)?;
         let context = Arc::clone(&self.context);
-        let granules = vec![false; (len / step) as usize];
+        let granules = vec![Granule::Empty; (len / step) as usize];
         let backing = Mutex::new(Backing { granules, allowed: vec![self.context.device] });
         let range = Arc::new(Reservation { addr, len, backing });
-        let memory =
-            Memory { addr, host: 0, len, holder: Holder::Reserved, range: Some(Arc::clone(&range)), context };
+        let memory = Memory { addr, host: 0, len, holder: Holder::Reserved, range: Some(Arc::clone(&range)), context };
         let mem = Mem(self.machine.memory.insert(memory));
         let range = Range(self.machine.ranges.insert((range, mem)));
         Ok((range, Segment { mem, addr, len }))
@@ -148,49 +193,29 @@ impl VirtualMemory for CudaDevice {
         // SAFETY: H1, as this function's caller promises.
         let (range, _) = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemMap", "range"))?;
         let granules = self.granules("cuMemMap", range, offset, len)?;
-        let step = self.limits.granularity;
         let _current = self.context.enter()?;
         let _relaxed = self.context.relaxed();
-        let mut backing = range.backing.lock();
-        if backing.granules[granules.clone()].contains(&true) {
-            return Err(Fault::invalid("cuMemMap", format!("part of {len} bytes at {offset} is backed already")));
-        }
-        for at in granules.clone() {
-            if let Err(failed) = self.back(range.addr + at as u64 * step, step) {
-                // What a lost device does not take back it has lost as well.
-                let _undone = self.unback(range.addr, step, granules.start..at);
-                return Err(self.context.fault(failed));
-            }
-        }
-        let access: Vec<_> = backing.allowed.iter().map(|&device| allow(device)).collect();
-        // SAFETY: all of the part is mapped now.
-        let allowed = unsafe {
-            self.context.cuda.cuMemSetAccess(range.addr + offset, len as usize, access.as_ptr(), access.len())
-        };
-        if let Err(failed) = allowed {
-            let _undone = self.unback(range.addr, step, granules);
-            return Err(self.context.fault(failed));
-        }
-        backing.granules[granules].fill(true);
-        Ok(())
+        range.claim("cuMemMap", granules.clone(), Granule::Empty)?;
+        self.map_granules(range, granules.clone()).map_err(|failed| {
+            range.backing.lock().granules[granules].fill(Granule::Empty);
+            self.context.fault(failed)
+        })
     }
 
     unsafe fn unmap(&self, range: Range, offset: u64, len: u64) -> Result<(), Fault> {
         // SAFETY: H1, as this function's caller promises.
         let (range, _) = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemUnmap", "range"))?;
         let granules = self.granules("cuMemUnmap", range, offset, len)?;
-        let mut backing = range.backing.lock();
-        if backing.granules[granules.clone()].contains(&false) {
-            return Err(Fault::invalid("cuMemUnmap", format!("part of {len} bytes at {offset} is not backed")));
-        }
-        if !self.context.is_lost() {
-            let _current = self.context.enter()?;
+        range.claim("cuMemUnmap", granules.clone(), Granule::Backed)?;
+        let unbacked = self.context.enter().and_then(|_current| {
             let _relaxed = self.context.relaxed();
             let unbacked = self.unback(range.addr, self.limits.granularity, granules.clone());
-            self.context.check(unbacked)?;
-        }
-        backing.granules[granules].fill(false);
-        Ok(())
+            self.context.check(unbacked)
+        });
+        // A device that is lost has let go of it anyway (H20).
+        let gone = unbacked.is_ok() || self.context.is_lost();
+        range.backing.lock().granules[granules].fill(if gone { Granule::Empty } else { Granule::Backed });
+        if gone { Ok(()) } else { unbacked }
     }
 
     unsafe fn release(&self, range: Range) -> Result<(), Fault> {
@@ -204,7 +229,7 @@ impl VirtualMemory for CudaDevice {
         let _current = self.context.enter()?;
         let _relaxed = self.context.relaxed();
         let granules = std::mem::take(&mut range.backing.lock().granules);
-        for (at, _) in granules.into_iter().enumerate().filter(|&(_, backed)| backed) {
+        for (at, _) in granules.into_iter().enumerate().filter(|&(_, granule)| granule == Granule::Backed) {
             self.context.check(self.unback(range.addr, self.limits.granularity, at..at + 1))?;
         }
         // SAFETY: reserved with that length, and nothing is mapped there any more.

@@ -5,6 +5,7 @@
 
 use crate::crew::Crew;
 use crate::gate::GateState;
+use crate::graph::Exec;
 use crate::op::Op;
 use crate::stream::Stream;
 use crate::wait::wait_host;
@@ -33,6 +34,19 @@ impl Tally {
         Arc::new(Self(UnsafeCell::new(0)))
     }
 
+    /// A task of a graph that is done once more, after those `before` have been done as often.
+    fn after(self: &Arc<Self>, before: &[&Arc<Tally>]) -> Arc<dyn Fn() + Send + Sync> {
+        let (tally, before) = (Arc::clone(self), before.iter().copied().map(Arc::clone).collect::<Vec<_>>());
+        Arc::new(move || {
+            // SAFETY: loom checks it.
+            let now = tally.0.with_mut(|at| unsafe {
+                *at += 1;
+                *at
+            });
+            before.iter().for_each(|before| assert_eq!(before.get(), now, "out of order"));
+        })
+    }
+
     fn get(&self) -> u64 {
         // SAFETY: loom checks it.
         self.0.with(|at| unsafe { *at })
@@ -53,9 +67,14 @@ impl Tally {
 
 /// A crew whose workers are threads of the model.
 fn crew(workers: usize) -> (Arc<Crew>, Vec<thread::JoinHandle<()>>) {
+    crew_for(workers, workers)
+}
+
+/// The same for work that is cut up for more workers than there are.
+fn crew_for(workers: usize, threads: usize) -> (Arc<Crew>, Vec<thread::JoinHandle<()>>) {
     let crew = Arc::new(Crew::new(workers, 1, Arc::default()));
-    (0..workers).for_each(|_| crew.enlist());
-    let threads = (0..workers).map(|_| {
+    (0..threads).for_each(|_| crew.enlist());
+    let threads = (0..threads).map(|_| {
         let crew = Arc::clone(&crew);
         thread::spawn(move || crew.work())
     });
@@ -255,4 +274,44 @@ fn loom_a_split_is_done_before_its_owner_goes_on() {
         assert_eq!((one.get(), two.get()), (1, 1));
         close(&crew, threads);
     });
+}
+
+/// A graph is replayed, and then the stream goes on: `after` says what each of its tasks comes after. One thread owns the
+/// replay, the worker or the waiter, and the other one helps.
+fn replays(count: u64, switches: usize, after: &'static [&'static [u32]]) {
+    model(switches, move || {
+        let (crew, threads) = crew_for(2, 1);
+        let stream = stream(&crew);
+        let tallies: Vec<Arc<Tally>> = after.iter().map(|_| Tally::new()).collect();
+        let task = |at: usize| {
+            let before: Vec<&Arc<Tally>> = after[at].iter().map(|&before| &tallies[before as usize]).collect();
+            tallies[at].after(&before)
+        };
+        let graph = Exec::of_probes((0..after.len()).map(task).collect(), after);
+        (0..count).for_each(|_| stream.push(graph.replay()));
+        let mark = stream.mark();
+        ended(wait_host(&stream, Until::Mark(mark), None, WaitMode::Auto));
+        tallies.iter().for_each(|tally| assert_eq!(tally.get(), count, "visible after the wait"));
+        close(&crew, threads);
+    });
+}
+
+/// Branches that nothing orders: the owner runs one, or both, and meets the end of whatever a helper runs.
+#[test]
+fn loom_branches_of_a_graph_end_before_their_stream_goes_on() {
+    replays(2, 2, &[&[], &[]]);
+}
+
+/// A task that comes after two branches is run once, by who ends the last of them, and sees what both did; the counters
+/// are right for the next replay.
+#[test]
+fn loom_a_join_of_a_graph_comes_after_all_its_branches() {
+    replays(1, 2, &[&[], &[], &[0, 1]]);
+    replays(2, 1, &[&[], &[], &[0, 1]]);
+}
+
+/// A fork: what its first task did is seen by both branches.
+#[test]
+fn loom_a_fork_of_a_graph_is_seen_by_its_branches() {
+    replays(1, 2, &[&[], &[0], &[0]]);
 }

@@ -100,6 +100,14 @@ pub(crate) fn spin(done: impl FnMut() -> bool) -> bool {
     anyaccel_kit::spin(SPIN, done)
 }
 
+/// Another thread is about to do what this one waits for.
+pub(crate) fn relax() {
+    #[cfg(not(loom))]
+    std::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
 #[cfg(loom)]
 pub(crate) fn spin(mut done: impl FnMut() -> bool) -> bool {
     done()

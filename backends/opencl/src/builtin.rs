@@ -114,13 +114,6 @@ fn split<'a>(builtin: Builtin, args: &[Arg<'a>]) -> Result<Taken<'a>, Fault> {
     Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")))
 }
 
-/// A built-in that is about to be enqueued, with its arguments set.
-pub(crate) struct Prepared {
-    pub(crate) kernel: Raw,
-    pub(crate) groups: [u32; 3],
-    pub(crate) threads: [u32; 3],
-}
-
 impl OpenClDevice {
     /// The handle of the built-in of that number, if the device has it.
     pub(crate) fn find_builtin(&self, number: u32) -> Option<Kernel> {
@@ -146,37 +139,53 @@ impl OpenClDevice {
     ) -> Result<(), Fault> {
         // SAFETY: H1.
         let stream = unsafe { self.stream(stream) }?;
-        // SAFETY: as this function's caller promises.
-        unsafe {
-            self.with_builtin(builtin, launch, args, |prepared| {
-                let _order = stream.enqueue();
-                enqueue(stream, prepared.kernel, prepared.groups, prepared.threads)
-            })
-        }
+        let ready = self.part.builtins.ready(&self.part, builtin)?;
+        let object = ready.object.lock();
+        // SAFETY: as this function's caller promises; the kernel's lock is held.
+        let plan = unsafe { self.set_builtin(object.raw(), ready, builtin, launch, args) }?;
+        let _order = stream.enqueue();
+        enqueue(stream, object.raw(), [plan.groups, 1, 1], [plan.threads, 1, 1])
     }
 
-    /// Calls `with` while a built-in's arguments are set.
+    /// A kernel object of a built-in for one launch that is kept, its arguments set.
     ///
     /// # Safety
     /// As for `Device::launch`.
-    pub(crate) unsafe fn with_builtin<T>(
+    pub(crate) unsafe fn own_builtin(
         &self,
         builtin: Builtin,
         launch: Launch,
         args: &[Arg<'_>],
-        with: impl FnOnce(Prepared) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
+    ) -> Result<(KernelObject, Plan), Fault> {
+        let builtins = &self.part.builtins;
+        let ready = builtins.ready(&self.part, builtin)?;
+        let own = builtins.program(&self.part, device::Program::of(builtin))?.kernel(builtin.name())?;
+        // SAFETY: as this function's caller promises; nobody else has the kernel.
+        let plan = unsafe { self.set_builtin(own.raw(), ready, builtin, launch, args) }?;
+        Ok((own, plan))
+    }
+
+    /// Checks the arguments of a built-in and sets them.
+    ///
+    /// # Safety
+    /// H1; nobody else sets arguments of the kernel (C3).
+    unsafe fn set_builtin(
+        &self,
+        kernel: Raw,
+        ready: &Ready,
+        builtin: Builtin,
+        launch: Launch,
+        args: &[Arg<'_>],
+    ) -> Result<Plan, Fault> {
         let (places, params) = split(builtin, args)?;
         if launch.groups.contains(&0) || launch.threads.contains(&0) {
             return Err(invalid(format!("{:?} groups of {:?} threads", launch.groups, launch.threads)));
         }
         let builtins = &self.part.builtins;
-        let ready = builtins.ready(&self.part, builtin)?;
         let (max_threads, groups) = (ready.max_threads.min(self.part.facts.max_threads), builtins.groups);
         let device = device::Device { max_threads, groups, fp64: builtins.features.fp64() };
         let plan = device::plan(builtin, params, device).map_err(|error| invalid(error.to_string()))?;
-        let object = ready.object.lock();
-        let mut arguments = Arguments::new(&self.part, object.raw());
+        let mut arguments = Arguments::new(&self.part, kernel);
         for (at, place) in places.into_iter().flatten().enumerate() {
             // SAFETY: H1.
             unsafe { self.set_place(&mut arguments, builtin, &plan, at, place) }?;
@@ -184,7 +193,7 @@ impl OpenClDevice {
         if !params.is_empty() {
             arguments.value(params)?;
         }
-        with(Prepared { kernel: object.raw(), groups: [plan.groups, 1, 1], threads: [plan.threads, 1, 1] })
+        Ok(plan)
     }
 
     /// A place is two arguments: the memory from its start, and an offset.

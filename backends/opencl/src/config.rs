@@ -1,9 +1,7 @@
 //! Which devices count and how their memory is named: by the builder, else by the environment, read anew until a start
 //! freezes it.
 
-use crate::sys::{
-    DEVICE_TYPE_ACCELERATOR, DEVICE_TYPE_ALL, DEVICE_TYPE_CPU, DEVICE_TYPE_CUSTOM, DEVICE_TYPE_GPU,
-};
+use crate::sys::{DEVICE_TYPE_ACCELERATOR, DEVICE_TYPE_ALL, DEVICE_TYPE_CPU, DEVICE_TYPE_CUSTOM, DEVICE_TYPE_GPU};
 use anyaccel_hal::{Absence, Kind};
 use std::env;
 

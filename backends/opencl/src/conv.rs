@@ -91,7 +91,10 @@ mod tests {
 
     #[test]
     fn faults_carry_the_name_of_their_status() {
-        assert_eq!(fault("clSetKernelArg", -51).to_string(), "clSetKernelArg: invalid use (code -51): CL_INVALID_ARG_SIZE");
+        assert_eq!(
+            fault("clSetKernelArg", -51).to_string(),
+            "clSetKernelArg: invalid use (code -51): CL_INVALID_ARG_SIZE"
+        );
         assert_eq!(fault("clFlush", -7777).note, None);
     }
 

@@ -9,8 +9,8 @@ use crate::part::Part;
 use crate::stream::Stream;
 use crate::sys::{self, Raw};
 use anyaccel_hal::{
-    Arg, Device, DeviceInfo, End, Fault, FaultKind, Gates, HostFn, Kernel, Kernels, Launch, Mark, Mem, MemoryInfo,
-    Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Until, WaitMode, Waited, Written,
+    Arg, Device, DeviceInfo, End, Fault, FaultKind, Gates, Graphs, HostFn, Kernel, Kernels, Launch, Mark, Mem,
+    MemoryInfo, Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Until, WaitMode, Waited, Written,
 };
 use std::fmt;
 use std::ptr;
@@ -391,6 +391,10 @@ unsafe impl Device for OpenClDevice {
         (self.reachable() > 0).then_some(self)
     }
 
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        self.records().then_some(self)
+    }
+
     fn kernels(&self) -> Option<&dyn Kernels> {
         Some(self)
     }
@@ -412,7 +416,10 @@ mod tests {
                 let mut count = 0;
                 for piece in pieces(offset, len) {
                     assert_eq!(piece.start, next);
-                    assert!(piece.len().is_power_of_two() && (offset + piece.start as u64).is_multiple_of(piece.len() as u64));
+                    assert!(
+                        piece.len().is_power_of_two()
+                            && (offset + piece.start as u64).is_multiple_of(piece.len() as u64)
+                    );
                     next = piece.end;
                     count += 1;
                 }

@@ -48,7 +48,10 @@ pub(crate) struct Found {
 
 impl std::fmt::Debug for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Found").field("platform", &self.platform).field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Found")
+            .field("platform", &self.platform)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -60,7 +63,8 @@ pub(crate) fn started_by_parent() -> Option<u32> {
 
 /// The fault of every start in a child of the process that started the platforms.
 pub(crate) fn forked(parent: u32) -> Fault {
-    Fault::new(FaultKind::Driver, "start").note(format!("OpenCL was started in process {parent} before this one was forked"))
+    Fault::new(FaultKind::Driver, "start")
+        .note(format!("OpenCL was started in process {parent} before this one was forked"))
 }
 
 /// What was last found in this process.

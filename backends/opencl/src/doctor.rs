@@ -165,7 +165,12 @@ fn mask(frozen: Option<&Settings>, now: &Result<Settings, Absence>) -> Check {
 fn counts(platforms: &[PlatformReport]) -> Vec<Check> {
     let any = platforms.iter().any(|platform| platform.counted > 0);
     if platforms.is_empty() {
-        return vec![check(Layer::Probe, Verdict::Fail, "platforms", "the loader found none: its drivers did not load")];
+        return vec![check(
+            Layer::Probe,
+            Verdict::Fail,
+            "platforms",
+            "the loader found none: its drivers did not load",
+        )];
     }
     platforms
         .iter()
@@ -195,7 +200,7 @@ mod tests {
         let verdicts = |platforms: &[PlatformReport]| -> Vec<(Verdict, String)> {
             counts(platforms).into_iter().map(|check| (check.verdict, check.found)).collect()
         };
-        assert_eq!(verdicts(&[empty.clone()]), [(Verdict::Fail, "a platform without devices".into())]);
+        assert_eq!(verdicts(std::slice::from_ref(&empty)), [(Verdict::Fail, "a platform without devices".into())]);
         let both = verdicts(&[empty, full]);
         assert_eq!(both[0].0, Verdict::Warn);
         assert_eq!(both[1], (Verdict::Pass, "1 of 1 devices count: one".into()));
@@ -223,7 +228,7 @@ mod tests {
         assert_eq!(nodes_of(&dev)[0].verdict, Verdict::NotApplicable);
         let node = dev.join("dri/renderD128");
         fs::write(&node, "").expect("a file");
-        fs::set_permissions(&node, fs::Permissions::from_mode(0)).expect("its permissions to change");
+        fs::set_permissions(&node, fs::Permissions::from_mode(0o0)).expect("its permissions to change");
         let checks = nodes_of(&dev);
         // Root opens everything.
         let barred = fs::File::open(&node).is_err();

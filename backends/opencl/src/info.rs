@@ -15,7 +15,8 @@ pub(crate) struct Extensions(Vec<(String, Version)>);
 
 impl Extensions {
     pub(crate) fn of(id: DeviceId) -> Self {
-        let mut all: Vec<(String, Version)> = versioned(&id.bytes(sys::DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default());
+        let mut all: Vec<(String, Version)> =
+            versioned(&id.bytes(sys::DEVICE_EXTENSIONS_WITH_VERSION).unwrap_or_default());
         for name in id.text(sys::DEVICE_EXTENSIONS).unwrap_or_default().split_whitespace() {
             if !all.iter().any(|(known, _)| known == name) {
                 all.push((name.to_owned(), (0, 0, 0)));
@@ -57,10 +58,13 @@ pub(crate) struct Facts {
     pub(crate) id: DeviceId,
     pub(crate) version: (u32, u32),
     pub(crate) info: DeviceInfo,
-    pub(crate) extensions: Extensions,
     pub(crate) addressing: Addressing,
     pub(crate) usm: Option<Usm>,
     pub(crate) device_address: Option<DeviceAddress>,
+    /// Whether there is USM of the host.
+    pub(crate) host_usm: bool,
+    /// Whether other devices of the context can name its memory.
+    pub(crate) shares: bool,
     /// Whether shared virtual memory can be used by the host without mapping it.
     pub(crate) fine_svm: bool,
     pub(crate) command_buffers: Option<CommandBuffers>,
@@ -73,8 +77,6 @@ pub(crate) struct Facts {
     pub(crate) max_threads: u32,
     pub(crate) max_threads_by_axis: [u64; 3],
     pub(crate) max_local: u64,
-    /// What offsets of parts of buffers are multiples of, in bytes.
-    pub(crate) base_alignment: u64,
 }
 
 impl Facts {
@@ -84,7 +86,8 @@ impl Facts {
         let extensions = Extensions::of(id);
         let find = |name: &CStr| -> *mut c_void { id.extension(name) };
         // SAFETY: C5: the platform's functions of the extensions that its device names.
-        let usm = unsafe { (extensions.has("cl_intel_unified_shared_memory")).then(|| Usm::load(&find).ok()).flatten() };
+        let usm =
+            unsafe { (extensions.has("cl_intel_unified_shared_memory")).then(|| Usm::load(&find).ok()).flatten() };
         let usm = usm.filter(|_| number(sys::DEVICE_DEVICE_MEM_CAPABILITIES_INTEL) & 1 != 0);
         // SAFETY: as above.
         let device_address = unsafe {
@@ -142,27 +145,23 @@ impl Facts {
             addressing,
             usm,
             device_address,
+            host_usm: number(sys::DEVICE_HOST_MEM_CAPABILITIES_INTEL) & 1 != 0,
+            shares: addressing != Addressing::Usm
+                || number(sys::DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL) & 1 != 0,
             fine_svm: svm & sys::DEVICE_SVM_FINE_GRAIN_BUFFER != 0,
             command_buffers,
             simultaneous,
             priorities,
-            spirv: spirv(id, &extensions),
+            spirv: spirv(id),
             max_threads: number(sys::DEVICE_MAX_WORK_GROUP_SIZE).clamp(1, u32::MAX.into()) as u32,
             max_threads_by_axis: [axis(0), axis(1), axis(2)],
             max_local: number(sys::DEVICE_LOCAL_MEM_SIZE),
-            base_alignment,
-            extensions,
         })
     }
 
-    /// What the device has of several in one context: whether its memory can be named by other devices there.
-    pub(crate) fn shares(&self) -> bool {
-        match self.addressing {
-            Addressing::Usm => {
-                self.id.number(sys::DEVICE_CROSS_DEVICE_SHARED_MEM_CAPABILITIES_INTEL).unwrap_or(0) & 1 != 0
-            }
-            Addressing::DeviceAddress | Addressing::Svm | Addressing::Buffer => true,
-        }
+    /// Whether copies and fills name memory by its object.
+    pub(crate) fn by_object(&self) -> bool {
+        matches!(self.addressing, Addressing::DeviceAddress | Addressing::Buffer)
     }
 }
 
@@ -175,9 +174,9 @@ fn svm_functions(id: DeviceId) -> bool {
         && api.clSetKernelArgSVMPointer.is_some()
 }
 
-fn spirv(id: DeviceId, extensions: &Extensions) -> bool {
+fn spirv(id: DeviceId) -> bool {
     let named = id.text(sys::DEVICE_IL_VERSION).unwrap_or_default().contains("SPIR-V");
-    (named || extensions.has("cl_khr_il_program")) && named && id.api.clCreateProgramWithIL.is_some()
+    named && id.api.clCreateProgramWithIL.is_some()
 }
 
 fn command_buffers(id: DeviceId, extensions: &Extensions) -> (Option<CommandBuffers>, bool) {

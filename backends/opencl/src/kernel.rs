@@ -32,21 +32,22 @@ pub(crate) struct Loaded {
     max_threads: u64,
     /// The device that it was built for.
     device: usize,
-    _program: Option<Program>,
+    program: Program,
+    entry: String,
 }
 
 impl Loaded {
-    pub(crate) fn new(part: &Part, device: usize, object: KernelObject, program: Option<Program>) -> Result<Self, Fault> {
+    pub(crate) fn new(part: &Part, device: usize, program: Program, entry: &str) -> Result<Self, Fault> {
+        let object = program.kernel(entry)?;
         let (api, raw) = (part.api(), object.raw());
         let mut count = 0_u32;
         // SAFETY: C1, C2: the answer is one 32-bit number.
-        let status = unsafe {
-            (api.clGetKernelInfo)(raw, sys::KERNEL_NUM_ARGS, 4, (&raw mut count).cast(), ptr::null_mut())
-        };
+        let status =
+            unsafe { (api.clGetKernelInfo)(raw, sys::KERNEL_NUM_ARGS, 4, (&raw mut count).cast(), ptr::null_mut()) };
         check("clGetKernelInfo", status)?;
         let forms = (0..count).map(|at| form(part, raw, at)).collect();
         let max_threads = work_group_size(part, &object)?;
-        Ok(Self { object: Mutex::new(object), forms, max_threads, device, _program: program })
+        Ok(Self { object: Mutex::new(object), forms, max_threads, device, program, entry: entry.to_owned() })
     }
 }
 
@@ -110,8 +111,7 @@ impl<'a> Arguments<'a> {
     pub(crate) fn value(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         let at = self.at();
         // SAFETY: C1, C2; C3 by the kernel's lock.
-        let status =
-            unsafe { (self.part.api().clSetKernelArg)(self.kernel, at, bytes.len(), bytes.as_ptr().cast()) };
+        let status = unsafe { (self.part.api().clSetKernelArg)(self.kernel, at, bytes.len(), bytes.as_ptr().cast()) };
         self.checked("clSetKernelArg", at, status)
     }
 
@@ -145,8 +145,7 @@ impl<'a> Arguments<'a> {
                 let at = self.at();
                 let table = facts.device_address.as_ref().ok_or(Fault::unsupported("launch"))?;
                 // SAFETY: C1; C3 by the kernel's lock.
-                let status =
-                    unsafe { (table.clSetKernelArgDevicePointerEXT)(self.kernel, at, block.addr + offset) };
+                let status = unsafe { (table.clSetKernelArgDevicePointerEXT)(self.kernel, at, block.addr + offset) };
                 self.checked("clSetKernelArgDevicePointerEXT", at, status)
             }
             (Spot::Address(address), _) => self.address(address),
@@ -176,7 +175,8 @@ impl<'a> Arguments<'a> {
 pub(crate) fn enqueue(stream: &Stream, kernel: Raw, groups: [u32; 3], threads: [u32; 3]) -> Result<(), Fault> {
     let local = threads.map(|threads| threads as usize);
     let global = std::array::from_fn::<usize, 3, _>(|axis| groups[axis] as usize * local[axis]);
-    let dimensions = if groups[2] == 1 && threads[2] == 1 { if groups[1] == 1 && threads[1] == 1 { 1 } else { 2 } } else { 3 };
+    let dimensions =
+        if groups[2] == 1 && threads[2] == 1 { if groups[1] == 1 && threads[1] == 1 { 1 } else { 2 } } else { 3 };
     // SAFETY: C1, C2: three sizes each, of which the first `dimensions` are read. Arguments by H15.
     let status = unsafe {
         (stream.part.api().clEnqueueNDRangeKernel)(
@@ -221,7 +221,7 @@ impl OpenClDevice {
     }
 
     /// # Safety
-    /// H1; the kernel's lock is held.
+    /// H1; nobody else sets arguments of the kernel (C3).
     unsafe fn set_arguments(&self, kernel: Raw, args: &[Arg<'_>]) -> Result<Vec<Buffer>, Fault> {
         let mut arguments = Arguments::new(&self.part, kernel);
         for arg in args {
@@ -235,24 +235,23 @@ impl OpenClDevice {
         Ok(arguments.parts)
     }
 
-    /// The same for a kernel in a command buffer: `with` is called with its arguments set.
+    /// A kernel object for one launch that is kept, its arguments set, and the parts of buffers that they name.
     ///
     /// # Safety
     /// As for `Device::launch`.
-    pub(crate) unsafe fn with_arguments<T>(
+    pub(crate) unsafe fn own_loaded(
         &self,
         kernel: Kernel,
         launch: Launch,
         args: &[Arg<'_>],
-        with: impl FnOnce(Raw) -> Result<T, Fault>,
-    ) -> Result<(T, Vec<Buffer>), Fault> {
+    ) -> Result<(KernelObject, Vec<Buffer>), Fault> {
         // SAFETY: H1.
         let loaded = unsafe { self.loaded(kernel) }?;
         self.check_launch(loaded, launch, args)?;
-        let object = loaded.object.lock();
-        // SAFETY: H1.
-        let parts = unsafe { self.set_arguments(object.raw(), args) }?;
-        Ok((with(object.raw())?, parts))
+        let own = loaded.program.kernel(&loaded.entry)?;
+        // SAFETY: H1; nobody else has the kernel.
+        let parts = unsafe { self.set_arguments(own.raw(), args) }?;
+        Ok((own, parts))
     }
 
     /// # Safety
@@ -278,7 +277,8 @@ impl OpenClDevice {
             let most = facts.max_threads_by_axis;
             return Err(invalid(format!("{:?} threads, at most {most:?} along x, y, z", launch.threads)));
         }
-        let global = launch.groups.iter().zip(launch.threads).map(|(&groups, threads)| u64::from(groups) * u64::from(threads));
+        let global =
+            launch.groups.iter().zip(launch.threads).map(|(&groups, threads)| u64::from(groups) * u64::from(threads));
         if global.into_iter().any(|global| usize::try_from(global).is_err()) {
             return Err(invalid(format!("{:?} groups of {:?} threads", launch.groups, launch.threads)));
         }
@@ -339,8 +339,7 @@ impl Kernels for OpenClDevice {
             _ => (Program::from_source(&self.part.context, &[code])?, c"-cl-kernel-arg-info"),
         };
         program.build(self.part.facts.id.raw, options)?;
-        let object = program.kernel(entry)?;
-        let loaded = Loaded::new(&self.part, self.ordinal, object, Some(program))?;
+        let loaded = Loaded::new(&self.part, self.ordinal, program, entry)?;
         Ok(Kernel(self.machine.kernels.insert(loaded)))
     }
 

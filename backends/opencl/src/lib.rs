@@ -19,6 +19,7 @@
 //! | `driver`, `machine`, `part` | starting, what devices share and its end, what a device owns |
 //! | `device`, `memory`, `pinned`, `peers`, `gate`, `kernel`, `builtin` | calls become commands |
 //! | `stream`, `host_call` | queues and marks; functions of the host |
+//! | `graph`, `command_buffer` | lists of operations, recorded once |
 //!
 //! Facts that a caller may rely on:
 //!
@@ -27,10 +28,13 @@
 //!   that started them gets a fault from every start, whoever asks.
 //! - **Memory.** OpenCL does not tell what is free. A device gives out its total and no more: drivers for CPUs would go on.
 //! - **Time.** Stamps are the ends of markers, so every queue keeps times.
+//! - **Failure.** A fault of work that fails is told where the driver fails the marker behind it too (PoCL does). Work that
+//!   has failed before a mark was made leaves no trace in OpenCL, nor does work whose failure the driver ignores.
 //! - **End.** Dropping the last device waits for nothing: gates open, functions whose turn has not come are cancelled, and
 //!   a thread gives back what commands still use.
 
 mod builtin;
+mod command_buffer;
 mod config;
 mod conv;
 mod device;
@@ -38,6 +42,7 @@ mod discovery;
 mod doctor;
 mod driver;
 mod gate;
+mod graph;
 mod host_call;
 mod icd;
 mod info;

@@ -8,6 +8,7 @@
 //! gives it back (H25). The thread is not waited for. A driver without streams gives everything back at once.
 
 use crate::gate::Gate;
+use crate::graph::Graph;
 use crate::host_call::Calls;
 use crate::kernel::Loaded;
 use crate::memory::{Addresses, Block};
@@ -26,6 +27,7 @@ pub(crate) struct Machine {
     pub(crate) stamps: Slab<Event>,
     pub(crate) gates: Slab<Arc<Gate>>,
     pub(crate) kernels: Slab<Loaded>,
+    pub(crate) graphs: Slab<Graph>,
     pub(crate) addresses: Addresses,
     pub(crate) calls: Arc<Calls>,
 }
@@ -45,6 +47,7 @@ impl Machine {
             stamps: Slab::new(),
             gates: Slab::new(),
             kernels: Slab::new(),
+            graphs: Slab::new(),
             addresses: Addresses::new(),
             calls: Arc::new(Calls::new()),
         }
@@ -61,6 +64,7 @@ impl Drop for Machine {
         let left = (
             streams,
             std::mem::take(&mut self.memory),
+            std::mem::take(&mut self.graphs),
             std::mem::take(&mut self.kernels),
             std::mem::take(&mut self.stamps),
             std::mem::take(&mut self.gates),

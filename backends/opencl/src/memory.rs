@@ -138,9 +138,7 @@ impl Block {
             (Addressing::Usm, Some(usm)) => {
                 let mut status = 0;
                 // SAFETY: C1, C2: no properties are given.
-                let at = unsafe {
-                    (usm.clHostMemAllocINTEL)(part.context.raw(), ptr::null(), padded, 0, &mut status)
-                };
+                let at = unsafe { (usm.clHostMemAllocINTEL)(part.context.raw(), ptr::null(), padded, 0, &mut status) };
                 Form::Usm(made("clHostMemAllocINTEL", at.cast(), status)?)
             }
             (Addressing::Svm, _) => Form::Svm(svm(part, padded, sys::MEM_SVM_FINE_GRAIN_BUFFER)?),
@@ -250,9 +248,8 @@ impl Drop for Charge<'_> {
 /// The form of pinned memory: the best that the host may touch at any time.
 pub(crate) fn pinned_form(part: &Part) -> Addressing {
     let facts = &part.facts;
-    let host_usm = || facts.id.number(sys::DEVICE_HOST_MEM_CAPABILITIES_INTEL).unwrap_or(0) & 1 != 0;
     match facts.addressing {
-        Addressing::Usm if host_usm() => Addressing::Usm,
+        Addressing::Usm if facts.host_usm => Addressing::Usm,
         Addressing::Svm if facts.fine_svm => Addressing::Svm,
         _ => Addressing::Buffer,
     }

@@ -23,6 +23,7 @@ macro_rules! object {
 
         impl $name {
             /// The object itself, live while this owner is.
+            #[allow(dead_code, reason = "not every object is named by other calls")]
             #[inline]
             pub(crate) const fn raw(&self) -> Raw {
                 self.raw
@@ -135,9 +136,8 @@ impl Context {
         let properties = [sys::MEM_DEVICE_PRIVATE_ADDRESS_EXT, sys::TRUE.into(), 0];
         let mut status = 0;
         // SAFETY: C1, C2: the list ends with a 0, and no host pointer is given.
-        let raw = unsafe {
-            create(self.raw, properties.as_ptr(), sys::MEM_READ_WRITE, len, ptr::null_mut(), &mut status)
-        };
+        let raw =
+            unsafe { create(self.raw, properties.as_ptr(), sys::MEM_READ_WRITE, len, ptr::null_mut(), &mut status) };
         Some(made(CALL, raw, status).map(|raw| Buffer { api: self.api, raw }))
     }
 }
@@ -321,9 +321,7 @@ impl Program {
     fn log(&self, device: Raw) -> Option<String> {
         let text = crate::query::text(|size, value, needed| {
             // SAFETY: C1; C2, by `query::text`.
-            unsafe {
-                (self.api.clGetProgramBuildInfo)(self.raw, device, sys::PROGRAM_BUILD_LOG, size, value, needed)
-            }
+            unsafe { (self.api.clGetProgramBuildInfo)(self.raw, device, sys::PROGRAM_BUILD_LOG, size, value, needed) }
         });
         text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }

@@ -2,6 +2,7 @@
 //! of its memory is taken, and a queue for calls that have to wait.
 
 use crate::builtin::Builtins;
+use crate::graph::Copier;
 use crate::info::Facts;
 use crate::object::{Context, Queue};
 use crate::sys::Api;
@@ -19,6 +20,7 @@ pub(crate) struct Part {
     /// Its place among the devices of the context.
     pub(crate) member: usize,
     pub(crate) builtins: Builtins,
+    pub(crate) copier: Copier,
     /// Bytes that were given out.
     taken: AtomicU64,
     /// Made when first needed.
@@ -29,7 +31,16 @@ impl Part {
     pub(crate) fn new(mut facts: Facts, context: Arc<Context>, group: usize, member: usize) -> Self {
         let builtins = Builtins::new(facts.id, facts.version);
         facts.info.dtypes = builtins.dtypes();
-        Self { facts, builtins, context, group, member, taken: AtomicU64::new(0), own: Mutex::new(None) }
+        Self {
+            facts,
+            builtins,
+            copier: Copier::default(),
+            context,
+            group,
+            member,
+            taken: AtomicU64::new(0),
+            own: Mutex::new(None),
+        }
     }
 
     #[inline]

@@ -9,8 +9,8 @@ impl OpenClDevice {
         ordinal != self.ordinal
             && other.group == self.part.group
             && other.facts.addressing == self.part.facts.addressing
-            && other.facts.shares()
-            && self.part.facts.shares()
+            && other.facts.shares
+            && self.part.facts.shares
     }
 
     /// How many other devices can be reached.

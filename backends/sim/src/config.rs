@@ -4,7 +4,8 @@ use crate::clock::Costs;
 use crate::handle::MAX_DEVICES;
 use crate::sim::Sim;
 use anyaccel_hal::{
-    DTypeSet, DeviceInfo, Fault, FaultKind, PatternSizes, PciAddress, PriorityRange, StreamId, TelemetryLimits, Uuid,
+    DTypeSet, DeviceInfo, Fault, FaultKind, Kind, PatternSizes, PciAddress, PriorityRange, StreamId, TelemetryLimits,
+    Uuid,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -252,6 +253,9 @@ pub struct SimConfig {
     pub(crate) strict: bool,
     pub(crate) describe: bool,
     pub(crate) fork_safe_probe: bool,
+    pub(crate) kind: Kind,
+    pub(crate) restartable: bool,
+    pub(crate) native_streams: bool,
 }
 
 impl Default for SimConfig {
@@ -272,6 +276,9 @@ impl SimConfig {
             strict: true,
             describe: true,
             fork_safe_probe: true,
+            kind: Kind::SIM,
+            restartable: true,
+            native_streams: false,
         }
     }
 
@@ -348,6 +355,27 @@ impl SimConfig {
     #[must_use]
     pub const fn fork_safe_probe(mut self, safe: bool) -> Self {
         self.fork_safe_probe = safe;
+        self
+    }
+
+    /// The kind that the driver says it is: a program for that kind then runs on it.
+    #[must_use]
+    pub const fn kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Whether the driver says that it can start again in a forked child. Most vendors' can't.
+    #[must_use]
+    pub const fn restartable(mut self, restartable: bool) -> Self {
+        self.restartable = restartable;
+        self
+    }
+
+    /// Whether streams have a native handle: a number that is theirs alone.
+    #[must_use]
+    pub const fn native_streams(mut self, native: bool) -> Self {
+        self.native_streams = native;
         self
     }
 

@@ -224,7 +224,7 @@ unsafe impl Device for SimDevice {
         self.call_infallible(Call::new(Method::NativeStream).stream(stream), |state, ordinal| {
             let _told = state.stream(Method::NativeStream, stream, ordinal);
         });
-        0
+        if self.life.shared.config.native_streams { stream.0 } else { 0 }
     }
 
     unsafe fn mark(&self, stream: StreamId) -> Result<Mark, Fault> {

@@ -130,7 +130,7 @@ impl SimDriver {
 
 impl Driver for SimDriver {
     fn kind(&self) -> Kind {
-        Kind::SIM
+        self.life.shared.config.kind
     }
 
     fn fork_safe_probe(&self) -> bool {
@@ -186,7 +186,7 @@ impl Driver for SimDriver {
     }
 
     fn restartable(&self) -> bool {
-        true
+        self.life.shared.config.restartable
     }
 
     fn checks(&self) -> Vec<Check> {

@@ -3,8 +3,8 @@
 use crate::raw;
 use crate::text::{self, Buffer};
 use anyaccel_hal::{
-    Arg, DType, DTypeSet, DeviceInfo, End, Fault, FaultKind, HostFn, HostPtr, HostStatus, Launch, Mark, Mem,
-    PatternSizes, PciAddress, Place, PriorityRange, Segment, Uuid,
+    Arg, DType, DTypeSet, DeviceInfo, End, Fault, FaultKind, HostFn, HostPtr, Mark, Mem, PatternSizes, PciAddress,
+    Place, PriorityRange, Segment, Uuid,
 };
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -12,14 +12,17 @@ use std::mem::MaybeUninit;
 /// What segments are aligned to at most.
 const MOST_ALIGNMENT: u64 = 2 << 20;
 
+#[inline]
 pub(crate) const fn place(place: Place) -> raw::Place {
     raw::Place { mem: place.mem.0, offset: place.offset }
 }
 
+#[inline]
 pub(crate) const fn to_place(place: raw::Place) -> Place {
     Place { mem: Mem(place.mem), offset: place.offset }
 }
 
+#[inline]
 pub(crate) const fn mark(mark: Mark) -> raw::Mark {
     match mark {
         Mark::At(value) => raw::Mark { value, captured: 0, reserved: 0 },
@@ -27,20 +30,24 @@ pub(crate) const fn mark(mark: Mark) -> raw::Mark {
     }
 }
 
+#[inline]
 pub(crate) const fn to_mark(mark: raw::Mark) -> Mark {
     if mark.captured == 0 { Mark::At(mark.value) } else { Mark::Captured(mark.value) }
 }
 
+#[inline]
 pub(crate) const fn segment(segment: Segment) -> raw::Segment {
     raw::Segment { mem: segment.mem.0, addr: segment.addr, len: segment.len }
 }
 
+#[inline]
 pub(crate) const fn to_segment(segment: raw::Segment) -> Segment {
     Segment { mem: Mem(segment.mem), addr: segment.addr, len: segment.len }
 }
 
 const NO_PLACE: raw::Place = raw::Place { mem: 0, offset: 0 };
 
+#[inline]
 pub(crate) const fn end(end: End) -> raw::End {
     let (kind, at, host) = match end {
         End::Device(at) => (raw::END_DEVICE, place(at), std::ptr::null_mut()),
@@ -50,6 +57,7 @@ pub(crate) const fn end(end: End) -> raw::End {
     raw::End { kind, reserved: 0, place: at, host: host.cast() }
 }
 
+#[inline]
 pub(crate) fn to_end(end: &raw::End, api: &'static str) -> Result<End, Fault> {
     match end.kind {
         raw::END_DEVICE => Ok(End::Device(to_place(end.place))),
@@ -59,14 +67,7 @@ pub(crate) fn to_end(end: &raw::End, api: &'static str) -> Result<End, Fault> {
     }
 }
 
-pub(crate) const fn launch(launch: Launch) -> raw::Launch {
-    raw::Launch { groups: launch.groups, threads: launch.threads, shared: launch.shared, reserved: 0 }
-}
-
-pub(crate) const fn to_launch(launch: &raw::Launch) -> Launch {
-    Launch { groups: launch.groups, threads: launch.threads, shared: launch.shared }
-}
-
+#[inline]
 pub(crate) const fn arg(arg: Arg<'_>) -> raw::Arg {
     let (kind, at, bytes, len) = match arg {
         Arg::Place { place: at, len } => (raw::ARG_PLACE, place(at), std::ptr::null(), len),
@@ -78,6 +79,7 @@ pub(crate) const fn arg(arg: Arg<'_>) -> raw::Arg {
 
 /// # Safety
 /// H12: what the argument points to is valid for the call.
+#[inline]
 pub(crate) unsafe fn to_arg<'a>(arg: &raw::Arg, api: &'static str) -> Result<Arg<'a>, Fault> {
     match arg.kind {
         raw::ARG_PLACE => Ok(Arg::Place { place: to_place(arg.place), len: arg.len }),
@@ -97,6 +99,9 @@ const FEW: usize = 16;
 /// Hands `body` the list with each element converted, on the stack if it is short.
 #[inline]
 pub(crate) fn each<T: Copy, U: Copy, R>(list: &[T], convert: impl Fn(T) -> U, body: impl FnOnce(&[U]) -> R) -> R {
+    if list.is_empty() {
+        return body(&[]);
+    }
     if list.len() > FEW {
         return body(&list.iter().map(|&item| convert(item)).collect::<Vec<U>>());
     }
@@ -109,31 +114,22 @@ pub(crate) fn each<T: Copy, U: Copy, R>(list: &[T], convert: impl Fn(T) -> U, bo
 }
 
 /// A function of the host, which whoever gets it owns.
+#[inline]
 pub(crate) fn host_fn(function: HostFn) -> raw::HostFn {
-    let (call, drop, data) = function.into_raw();
-    // SAFETY: HostStatus is repr(u32), and the header has plugins pass no other value than it has.
-    let call = unsafe {
-        std::mem::transmute::<unsafe extern "C" fn(*mut c_void, HostStatus), unsafe extern "C" fn(*mut c_void, u32)>(
-            call,
-        )
-    };
-    raw::HostFn { call: Some(call), drop: Some(drop), data }
+    // SAFETY: both are repr(C), of the same three pointers; HostStatus is repr(u32), and the header has plugins pass no other
+    // value than it has.
+    unsafe { std::mem::transmute::<HostFn, raw::HostFn>(function) }
 }
 
 /// # Safety
 /// H13: the host handed it over.
+#[inline]
 pub(crate) unsafe fn to_host_fn(function: raw::HostFn, api: &'static str) -> Result<HostFn, Fault> {
-    let (Some(call), Some(drop)) = (function.call, function.drop) else {
+    if function.call.is_none() || function.drop.is_none() {
         return Err(Fault::invalid(api, "a function that is NULL"));
-    };
-    // SAFETY: HostStatus is repr(u32), and what takes any number takes those.
-    let call = unsafe {
-        std::mem::transmute::<unsafe extern "C" fn(*mut c_void, u32), unsafe extern "C" fn(*mut c_void, HostStatus)>(
-            call,
-        )
-    };
-    // SAFETY: H13: it may be called on any thread and does not unwind.
-    Ok(unsafe { HostFn::from_raw(call, drop, function.data) })
+    }
+    // SAFETY: as above, and neither function is null; H13: it may be called on any thread and does not unwind.
+    Ok(unsafe { std::mem::transmute::<raw::HostFn, HostFn>(function) })
 }
 
 /// Room for each text of a device's properties, in bytes.

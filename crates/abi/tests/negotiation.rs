@@ -7,6 +7,7 @@
 use anyaccel_abi::raw::{self, DeviceTable, DriverTable, Function, Table};
 use anyaccel_abi::{LoadError, Plugin, Refusal};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::ffi::c_char;
 
 /// The exported host device's tables, to be bent.
@@ -113,9 +114,8 @@ fn plans() -> impl Strategy<Value = Plan> {
 }
 
 /// Where a function of the tables stands, and the functions of both in one row.
-fn function(bent: &mut Bent, number: u8) -> (*mut usize, Function) {
+fn function(bent: &mut Bent, at: usize) -> (*mut usize, Function) {
     let (driver, device) = (DriverTable::FUNCTIONS, DeviceTable::FUNCTIONS);
-    let at = usize::from(number) % (driver.len() + device.len());
     let (table, function) = match at.checked_sub(driver.len()) {
         None => ((&raw mut bent.driver).cast::<u8>(), driver[at]),
         Some(at) => ((&raw mut bent.device).cast::<u8>(), device[at]),
@@ -128,8 +128,12 @@ fn function(bent: &mut Bent, number: u8) -> (*mut usize, Function) {
 fn bend(plan: &Plan) -> (&'static Bent, bool, bool) {
     let bent = Box::leak(bent());
     let (mut missing, mut strange) = (false, false);
-    for &(number, bend) in &plan.bends {
-        let (at, function) = function(bent, number);
+    // The last one counts where a function is bent twice.
+    let functions = DriverTable::FUNCTIONS.len() + DeviceTable::FUNCTIONS.len();
+    let bends: BTreeMap<usize, Bend> =
+        plan.bends.iter().map(|&(number, bend)| (usize::from(number) % functions, bend)).collect();
+    for (at, bend) in bends {
+        let (at, function) = function(bent, at);
         let value = match bend {
             Bend::Null => 0,
             Bend::Data => Box::leak(Box::new(7_u64)) as *const u64 as usize,

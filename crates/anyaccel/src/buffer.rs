@@ -102,6 +102,16 @@ fn bounds(range: impl RangeBounds<u64>, len: u64) -> Result<(u64, u64)> {
     if start <= end && end <= len { Ok((start, end)) } else { Err(Error::Range { start, end, len }) }
 }
 
+/// A vector with room for `bytes` bytes of elements, which this process may not have.
+pub(crate) fn room<T>(what: &'static str, bytes: u64) -> Result<Vec<T>> {
+    let mut elements = Vec::new();
+    let count = usize::try_from(bytes).map(|bytes| bytes / size_of::<T>().max(1));
+    match count.map(|count| elements.try_reserve_exact(count)) {
+        Ok(Ok(())) => Ok(elements),
+        _ => Err(Error::HostOutOfMemory { what, requested: bytes, report: None }),
+    }
+}
+
 impl Buffer {
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
@@ -148,9 +158,10 @@ impl Buffer {
     /// Its bytes, once all work on this thread's current stream of its device has ended.
     ///
     /// # Errors
-    /// The driver's.
+    /// [`Error::HostOutOfMemory`] if this process has no room for them; the driver's.
     pub fn to_vec(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(self.len).unwrap_or(usize::MAX)];
+        let mut bytes = room("Buffer.to_vec", self.len)?;
+        bytes.resize(self.len as usize, 0);
         let stream = self.runtime.current_stream(self.device)?;
         stream.download(&mut bytes, &self.all())?;
         Ok(bytes)
@@ -221,6 +232,23 @@ impl Runtime {
             None => port.lanes.default(port)?,
         };
         Ok(Buffer { runtime: self.clone(), device: port.device, len: bytes, block: port.alloc(&lane, bytes)? })
+    }
+
+    /// The same if it takes neither a driver nor a wait: the runtime has started and the cache has the memory at hand. Else
+    /// `None`, which is no error: [`Runtime::alloc_on`] tells. For callers that would otherwise have to prepare for a wait.
+    ///
+    /// # Errors
+    /// Those of the device argument.
+    #[inline]
+    pub fn alloc_cached<'a>(&self, device: impl Into<DeviceArg<'a>>, bytes: u64) -> Result<Option<Buffer>> {
+        let Some(live) = self.core.started().filter(|_| !local::in_host_fn()) else { return Ok(None) };
+        let ordinal = self.resolve("alloc", device.into())?;
+        let Some(port) = live.open_port(ordinal) else { return Ok(None) };
+        let Some(lane) = local::stream(self.core.key(), ordinal).or_else(|| port.lanes.default(port).ok()) else {
+            return Ok(None);
+        };
+        let block = port.alloc_cached(&lane, bytes)?;
+        Ok(block.map(|block| Buffer { runtime: self.clone(), device: port.device, len: bytes, block: Some(block) }))
     }
 
     /// Device memory on this thread's current device, zeroed in the order of its current stream.
@@ -517,5 +545,20 @@ impl PinnedBuffer {
         } else {
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More than any process can address: an error, no abort.
+    #[test]
+    fn room_that_is_not_there_is_an_error() {
+        for bytes in [1 << 57, u64::MAX] {
+            let error = room::<u32>("Buffer.to_vec", bytes);
+            assert_eq!(error, Err(Error::HostOutOfMemory { what: "Buffer.to_vec", requested: bytes, report: None }));
+        }
+        assert_eq!(room::<u32>("Buffer.to_vec", 9).map(|room| room.capacity()), Ok(2));
     }
 }

@@ -65,12 +65,16 @@ pub fn selection() -> Selection {
     let variable = env::read(env::BACKEND).filter(|name| !name.is_empty());
     let live = runtime.core.started();
     let settings = || Settings::from_env(env::read).err().map(Error::Settings);
-    let error = runtime.core.choose("doctor").err().or_else(|| if live.is_none() { settings() } else { None });
+    let (error, probed) = match runtime.core.choose("doctor") {
+        Ok(chosen) => (None, chosen.and_then(|chosen| chosen.probe).map(|probe| probe.visible)),
+        Err(error) => (Some(error), None),
+    };
+    let error = error.or_else(|| if live.is_none() { settings() } else { None });
     let kind = runtime.kind();
     let count_now = kind.and_then(|kind| {
         let linked = linked::all().into_iter().find(|linked| linked.kind == kind)?;
         let driver = linked.driver();
-        driver.fork_safe_probe().then(|| driver.probe().visible)
+        if driver.fork_safe_probe() { Some(driver.probe().visible) } else { probed }
     });
     Selection {
         variable,

@@ -4,6 +4,7 @@ use crate::device::Device;
 use crate::graph::GraphError;
 use anyaccel_abi::LoadError;
 use anyaccel_engine::alloc::{FractionError, OutOfMemory, PoolError, SettingsError};
+use anyaccel_engine::pinned::HostOutOfMemory;
 use anyaccel_engine::random::RandomError;
 use anyaccel_hal::{DType, Fault, FaultKind, Kind};
 use anyaccel_kernels::KernelError;
@@ -216,8 +217,18 @@ pub enum Error {
         free: Option<u64>,
         /// The device's memory in bytes.
         total: u64,
-        /// What the device's cache holds and what to try; `None` for pinned memory.
+        /// What the device's cache holds and what to try; `None` where the cache was not asked.
         report: Option<Box<OutOfMemory>>,
+    },
+    /// Host memory ran out. Nothing changed.
+    #[error("{what}: {}", HostMemory(*.requested, .report.as_deref()))]
+    HostOutOfMemory {
+        /// For what it was: `pinned memory`, the call that copies to the host.
+        what: &'static str,
+        /// What was asked, in bytes.
+        requested: u64,
+        /// What the cache of pinned memory holds and what to try; `None` for ordinary memory.
+        report: Option<Box<HostOutOfMemory>>,
     },
     /// Allocator settings that can't be used; those in force stay.
     #[error("{0}")]
@@ -412,7 +423,7 @@ impl Error {
             }
             Self::Random(KernelError::RandomDType { .. }) => ErrorClass::NotImplemented,
             Self::Random(_) => ErrorClass::Value,
-            Self::OutOfMemory { .. } => ErrorClass::OutOfMemory,
+            Self::OutOfMemory { .. } | Self::HostOutOfMemory { .. } => ErrorClass::OutOfMemory,
             Self::Unsupported { .. } | Self::EventOption { .. } | Self::DTypeUnsupported { .. } => {
                 ErrorClass::NotImplemented
             }
@@ -489,6 +500,19 @@ impl fmt::Display for Memory<'_> {
                 )
             }
             (None, None) => write!(f, "{device} out of memory: tried to allocate {requested} of {total} bytes."),
+        }
+    }
+}
+
+struct HostMemory<'a>(u64, Option<&'a HostOutOfMemory>);
+
+impl fmt::Display for HostMemory<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(_, Some(report)) => write!(f, "{report}"),
+            Self(requested, None) => {
+                write!(f, "out of host memory: {requested} bytes could not be allocated; nothing was copied")
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::local;
 use crate::port::{LaunchPart, Loaded};
 use crate::runtime::Runtime;
 use crate::stream::Stream;
-use anyaccel_hal::{HostKernel, KernelArg, Launch, WorkGroup};
+use anyaccel_hal::{Format, HostKernel, KernelArg, KernelSource, Launch, WorkGroup};
 use std::fmt;
 use std::sync::Arc;
 
@@ -58,6 +58,37 @@ impl Runtime {
         let kernel = move |group: &WorkGroup, args: &[KernelArg]| local::as_host_fn(|| function(group, args));
         let loaded = Loaded::host(Arc::clone(port), HostKernel::new(kernel))?;
         Ok(Kernel { runtime: self.clone(), loaded: Arc::new(loaded) })
+    }
+
+    /// Loads a function of a program that the device understands: PTX or a binary on CUDA, source on OpenCL.
+    /// [`Runtime::kernel_formats`] tells which. May start the runtime.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a form that the device does not read; the driver's, with the log of its compiler, for a
+    /// program that does not build or has no such function.
+    ///
+    /// # Safety
+    /// The program is sound to launch with the arguments that it expects.
+    pub unsafe fn load_kernel<'a>(
+        &self,
+        device: impl Into<DeviceArg<'a>>,
+        format: Format,
+        code: &[u8],
+        entry: &str,
+    ) -> Result<Kernel> {
+        let port = self.port("load_kernel", device.into())?;
+        // SAFETY: the promise of this function's caller.
+        let loaded = unsafe { Loaded::load(Arc::clone(port), KernelSource::Code { format, code, entry }) }?;
+        Ok(Kernel { runtime: self.clone(), loaded: Arc::new(loaded) })
+    }
+
+    /// The forms of programs that a device loads, the best first; none where it loads none. May start the runtime.
+    ///
+    /// # Errors
+    /// Those of the device argument.
+    pub fn kernel_formats<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<Vec<Format>> {
+        let port = self.port("kernel_formats", device.into())?;
+        Ok(port.kernel_formats())
     }
 }
 

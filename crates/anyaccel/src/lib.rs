@@ -67,14 +67,14 @@ pub mod allocator {
     pub use anyaccel_engine::alloc::{
         Cause, FractionError, OutOfMemory, Pin, PoolError, PoolStat, Settings, SettingsError, Stat, Stats,
     };
-    pub use anyaccel_engine::pinned::{HostStats, TimeStat};
+    pub use anyaccel_engine::pinned::{HostOutOfMemory, HostStats, TimeStat};
 }
 
 pub use anyaccel_abi::{LoadError, Refusal};
 pub use anyaccel_engine::alloc::{OutOfMemory, Settings as AllocatorSettings};
 pub use anyaccel_engine::history::{Action as HistoryAction, ContextLevel, StackFrame, StackId, StackSource};
 pub use anyaccel_hal::{
-    self as hal, Check, DType, DTypeSet, DeviceInfo, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,
+    self as hal, Check, DType, DTypeSet, DeviceInfo, Format, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,
 };
 pub use anyaccel_snapshot::Snapshot;
 pub use buffer::{Buffer, BufferSlice, PinnedBuffer};

@@ -123,11 +123,45 @@ pub(crate) fn kinds() -> Vec<Kind> {
     all().into_iter().map(|linked| linked.kind).collect()
 }
 
-/// The kinds that a device string may begin with: those with names of their own, the registered ones and plugins.
+/// A private kind that somebody's own runtime has. Leaked, as entries of `REGISTERED` are.
+struct Named {
+    kind: Kind,
+    next: *const Named,
+}
+
+static NAMED: AtomicPtr<Named> = AtomicPtr::new(ptr::null_mut());
+
+fn named() -> impl Iterator<Item = Kind> {
+    // SAFETY: null, or an entry: leaked, linked before it was published, and never freed.
+    let entry = |at: *const Named| unsafe { at.as_ref() };
+    std::iter::successors(entry(NAMED.load(Ordering::Acquire)), move |named| entry(named.next)).map(|named| named.kind)
+}
+
+/// Makes a kind's name known from now on, so that `npu:0` can be parsed.
+pub(crate) fn name(kind: Kind) {
+    if named_kinds().contains(&kind) {
+        return;
+    }
+    let entry = Box::into_raw(Box::new(Named { kind, next: ptr::null() }));
+    let mut head = NAMED.load(Ordering::Acquire);
+    loop {
+        // SAFETY: made above and not yet shared, so writing through it is exclusive.
+        unsafe { (*entry).next = head };
+        // Twice in the list, by two threads at once, is as good as once.
+        match NAMED.compare_exchange_weak(head, entry, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// The kinds that a device string may begin with: those with names of their own, the registered ones, plugins, and those of
+/// drivers that runtimes were built with.
 pub(crate) fn named_kinds() -> Vec<Kind> {
     let mut kinds: Vec<Kind> = vec![Kind::CPU];
     kinds.extend(Kind::KNOWN.into_iter().filter(|&kind| kind != Kind::CPU && kind != Kind::META));
-    for kind in registered().into_iter().map(|linked| linked.kind).chain(plugins::known().map(Plugin::kind)) {
+    let private = registered().into_iter().map(|linked| linked.kind).chain(plugins::known().map(Plugin::kind));
+    for kind in private.chain(named()) {
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }

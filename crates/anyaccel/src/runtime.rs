@@ -143,7 +143,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Uses this driver, whatever its kind.
+    /// Uses this driver, whatever its kind, whose name can be parsed from then on.
     #[must_use]
     pub fn driver(mut self, driver: Arc<dyn Driver>) -> Self {
         self.driver = Some(driver);
@@ -159,7 +159,10 @@ impl RuntimeBuilder {
         fork::notice();
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let source = match (self.driver, self.plugin, self.backend) {
-            (Some(driver), ..) => Source::Fixed(Fenced::new(driver)),
+            (Some(driver), ..) => {
+                linked::name(driver.kind());
+                Source::Fixed(Fenced::new(driver))
+            }
             (None, Some(path), _) => Source::Fixed(Fenced::new(plugins::used_by_builder(&path)?.driver())),
             (None, None, Some(name)) => match linked::all().into_iter().find(|linked| linked.kind.name() == name) {
                 Some(linked) => Source::Fixed(Fenced::new(linked.driver_by_name())),

@@ -109,6 +109,18 @@ impl Runtime {
         }
     }
 
+    /// The stream of this runtime that has that [native handle](Stream::native_handle); `None` if it has none, which is
+    /// also what a foreign stream gets. May start the runtime.
+    ///
+    /// # Errors
+    /// As [`Runtime::stream`].
+    pub fn stream_from_native<'a>(&self, device: impl Into<DeviceArg<'a>>, handle: u64) -> Result<Option<Stream>> {
+        let port = self.port("Stream", device.into())?;
+        let mut lanes = port.lanes.all().into_iter();
+        let lane = lanes.find(|lane| handle != 0 && port.native_stream(lane) == handle);
+        Ok(lane.map(|lane| Stream { runtime: self.clone(), lane }))
+    }
+
     /// The default stream of a device, with id 0. May start the runtime.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Buffers of elements.
 
-use crate::buffer::{Buffer, BufferSlice};
+use crate::buffer::{Buffer, BufferSlice, room};
 use crate::device::DeviceArg;
 use crate::error::{Error, Result};
 use crate::runtime::Runtime;
@@ -204,10 +204,10 @@ impl<T: Element> TypedBuffer<T> {
     /// Its elements, once all work on this thread's current stream of its device has ended.
     ///
     /// # Errors
-    /// The driver's.
+    /// [`Error::HostOutOfMemory`] if this process has no room for them; the driver's.
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let bytes = self.bytes.to_vec()?;
-        let mut elements = Vec::with_capacity(bytes.len() / size_of::<T>());
+        let mut elements = room("TypedBuffer.to_vec", bytes.len() as u64)?;
         for element in bytes.chunks_exact(size_of::<T>()) {
             // SAFETY: exactly the bytes of one element, and every pattern of bytes is one.
             elements.push(unsafe { element.as_ptr().cast::<T>().read_unaligned() });

@@ -114,6 +114,19 @@ fn observers_are_told_before_the_error_and_may_panic() {
     assert_eq!(stat(&runtime, "num_ooms"), 1);
 }
 
+/// More than any process can address.
+#[test]
+fn pinned_memory_that_runs_out_is_an_error_with_a_report() {
+    use anyaccel::Error;
+    const HUGE: u64 = 1 << 57;
+    let (_sim, runtime) = simulated(SimConfig::new().memories([64 * MIB]));
+    let error = runtime.pinned(HUGE as usize).unwrap_err();
+    let Error::HostOutOfMemory { report: Some(report), .. } = &error else { panic!("{error:?}") };
+    assert_eq!((report.requested, report.held), (HUGE, 0));
+    assert_eq!(error.class(), anyaccel::ErrorClass::OutOfMemory);
+    assert!(error.to_string().contains("could not be pinned"), "{error}");
+}
+
 #[test]
 fn a_fitting_block_that_is_pending_is_waited_for() {
     let (sim, runtime) = simulated(SimConfig::new().memories([64 * MIB]));

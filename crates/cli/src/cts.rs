@@ -83,7 +83,7 @@ pub(crate) struct Args {
     #[arg(long)]
     fail_fast: bool,
 
-    /// Show which cases prove what, or with LIBRARY which apply, and run nothing
+    /// List promises and cases; with LIBRARY, its cases
     #[arg(long, conflicts_with_all = ["backend", "require", "seed", "timeout", "fail_fast", "verbose"])]
     list: bool,
 
@@ -94,6 +94,17 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Say which case runs, for the process that watches this one
+    #[arg(long, hide = true)]
+    watched: bool,
+}
+
+impl Args {
+    /// Whether this run calls a library that could take the process down, and nobody watches.
+    pub(crate) fn needs_watching(&self) -> bool {
+        !self.library.is_empty() && !self.list && !self.watched
+    }
 }
 
 /// The document of `cts --json`.
@@ -149,6 +160,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         fail_fast: args.fail_fast,
         // Without a path to itself the cases that need a process of their own are skipped, which the report says.
         child: std::env::current_exe().ok(),
+        watch: if args.watched { crate::watched::tell } else { |_| () },
         ..Options::default()
     };
     if args.list {

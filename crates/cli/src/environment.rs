@@ -40,7 +40,9 @@ pub(crate) fn chosen(selection: &Selection, backends: &[Backend]) -> String {
     match (&selection.error, selection.kind, &selection.variable) {
         (Some(error), ..) => one_line(&error.to_string()),
         (None, Some(kind), Some(_)) => format!("{kind}, named by {BACKEND}"),
-        (None, Some(kind), None) if selection.count_now == Some(0) => format!("{kind}, which has no device"),
+        (None, Some(kind), None) if selection.count_now == Some(0) => {
+            format!("{kind}, which has no device{}", by_name())
+        }
         (None, Some(kind), None) => format!("{kind}, the first with a device"),
         (None, None, _) => format!("none: no accelerator found{}", by_name()),
     }
@@ -128,7 +130,7 @@ mod tests {
         let told = |variable, kind, count| chosen(&selection(variable, kind, count), &backends);
         assert_eq!(told(None, Some(Kind::CUDA), Some(1)), "cuda, the first with a device");
         assert_eq!(told(Some("host"), Some(Kind::HOST), Some(1)), "host, named by ANYACCEL_BACKEND");
-        assert_eq!(told(None, Some(Kind::CUDA), Some(0)), "cuda, which has no device");
+        assert_eq!(told(None, Some(Kind::CUDA), Some(0)), "cuda, which has no device (host is used only when named)");
         assert_eq!(told(None, None, None), "none: no accelerator found (host is used only when named)");
     }
 }

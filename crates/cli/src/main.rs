@@ -16,6 +16,7 @@ mod replay;
 mod size;
 mod snapshot_file;
 mod tune;
+mod watched;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
@@ -71,6 +72,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => return not_run(&error, arguments.iter().any(|argument| argument == "--json")),
     };
+    if let Command::Cts(args) = &command
+        && let Some(code) = watched::run(args)
+    {
+        return code;
+    }
     let json = match &command {
         Command::Info(args) => args.json,
         Command::Doctor(args) => args.json,

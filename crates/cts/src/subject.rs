@@ -103,6 +103,14 @@ impl Subject {
         Self { name: kind.name().into(), kind, make: Arc::new(make), never: Vec::new(), not_yet: Vec::new() }
     }
 
+    /// The same subject, whose drivers go through `change` as they are made: to add handles that only a test has.
+    #[must_use]
+    pub fn remade(mut self, change: impl Fn(Made) -> Made + Send + Sync + 'static) -> Self {
+        let make = self.make;
+        self.make = Arc::new(move |ask| make(ask).map(&change));
+        self
+    }
+
     /// A name for reports, other than the kind's.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {

@@ -4,7 +4,7 @@ use crate::subject::{Made, Subject};
 use anyaccel_abi::{LoadError, Plugin};
 use anyaccel_hal::Kind;
 use anyaccel_host::HostConfig;
-use anyaccel_opencl::OpenClConfig;
+use anyaccel_opencl::{Addressing, OpenClConfig};
 use anyaccel_sim::{Execution, Interleaving, SimConfig};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ pub fn all() -> Vec<Subject> {
 /// NVIDIA GPUs, by the driver that this machine has.
 pub fn cuda() -> Subject {
     Subject::new(Kind::CUDA, |_| Ok(Made::new(anyaccel_cuda::driver())))
+        .never("process.threads-end", "the vendor's driver keeps threads of its own until the process ends")
 }
 
 /// The host device: this machine's memory and cores.
@@ -29,10 +30,27 @@ pub fn host() -> Subject {
 
 /// The OpenCL devices of this machine, CPUs too, each with as much memory as a case asks for. A machine with one has it twice.
 pub fn opencl() -> Subject {
-    Subject::new(Kind::OPENCL, |ask| {
-        let config = OpenClConfig::new().cpus(true).memory(ask.memory).at_least(ask.devices);
+    opencl_as(OpenClConfig::new())
+}
+
+/// The same with memory in that form alone, called `opencl, svm` say.
+pub fn opencl_by(addressing: Addressing) -> Subject {
+    opencl_as(OpenClConfig::new().addressing(addressing)).named(format!("opencl, {}", addressing.name()))
+}
+
+fn opencl_as(config: OpenClConfig) -> Subject {
+    const THREADS: &str = "a platform keeps its threads for good; tests of the backend count those of its own";
+    const RESTART: &str = "a platform does not survive a fork, so the kind never starts again in a child";
+    Subject::new(Kind::OPENCL, move |ask| {
+        let config = config.clone().cpus(true).memory(ask.memory).at_least(ask.devices);
         Ok(Made::new(anyaccel_opencl::driver_with(config)))
     })
+    .never("process.threads-end", THREADS)
+    .never("fork.restarts", RESTART)
+    .never("fork.no-deadlock/restarts", RESTART)
+    .never("fork.no-deadlock/start", RESTART)
+    .never("random.after-a-fork", RESTART)
+    .never("random.after-a-fork/fresh", RESTART)
 }
 
 /// The simulated device with threads of its own: every rule to the letter. Streams are interleaved at random from the

@@ -2,7 +2,7 @@
 //!
 //! This program starts itself once for each version, so that each run loads its own library.
 
-use anyaccel_cts::{Made, Options, Subject, fork, run, subjects};
+use anyaccel_cts::{Options, Subject, fork, run, subjects};
 use anyaccel_fake_cuda::{Installed, install};
 use anyaccel_hal::Kind;
 use std::env;
@@ -18,11 +18,10 @@ const FOLDER: &str = "ANYACCEL_CTS_FAKE_CUDA";
 /// needs a new process.
 fn subject(installed: Option<Installed>) -> Subject {
     let control = installed.and_then(|installed| installed.control().ok());
-    Subject::new(Kind::CUDA, move |ask| {
-        let made = subjects::cuda().make(ask)?;
-        let Some(control) = control else { return Ok(made) };
+    subjects::cuda().remade(move |made| {
+        let Some(control) = control else { return made };
         control.heal();
-        Ok(Made::new(made.driver()).loses(move |ordinal| control.lose(ordinal)))
+        made.loses(move |ordinal| control.lose(ordinal))
     })
 }
 

@@ -350,6 +350,18 @@ pub fn memory(effort: Effort, row: &mut dyn FnMut(Row)) {
     kept.0.record_history(Some(&HistoryOptions::new(100_000)), false);
     let ours = (pair(effort, &kept, 64 * KIB) - pair(effort, &plain, 64 * KIB)).max(0.0) / 3.0;
     row(ns("recording an event without its stack", ours, None, 100.0));
+    let went = cache();
+    for stream in 1..=1000 {
+        went.use_of(stream);
+        went.forget(stream);
+    }
+    let used = went.use_of(1001);
+    let ours = least(effort.of(40), 10_000, 1, || {
+        if let Ok(Some(block)) = went.alloc(64 * KIB, 0) {
+            let _live = went.free_used(block.handle, used);
+        }
+    });
+    row(ns("the same after 1000 streams that went", ours, None, 120.0));
     let stats = least(effort.of(40), 10_000, 1, || {
         black_box(recorded.stats());
     });

@@ -168,8 +168,8 @@ fn a_lost_device_holds_nothing_back() {
         fn alloc(&self, len: u64, stream: u64) -> Result<RawSegment, PortError> {
             self.0.alloc(len, stream)
         }
-        fn free(&self, segment: RawSegment) -> Result<(), PortError> {
-            self.0.free(segment)
+        fn free(&self, segment: RawSegment, stream: u64) -> Result<(), PortError> {
+            self.0.free(segment, stream)
         }
         fn memory(&self) -> DeviceMemory {
             self.0.memory()

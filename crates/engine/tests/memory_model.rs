@@ -12,7 +12,11 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Alloc { size: u64, stream: u64, by_address: bool },
+    Alloc {
+        size: u64,
+        stream: u64,
+        by_address: bool,
+    },
     Free(usize),
     FreeLater(usize, u64),
     FreeUsed(usize, u64),
@@ -28,6 +32,8 @@ enum Op {
     PoolBegin(u64, Option<u64>),
     PoolEnd(u64),
     PoolRelease(u64),
+    /// The stream in one of four places goes, if nothing was allocated for it that is still in use, and another one comes.
+    Go(u64),
 }
 
 fn size() -> impl Strategy<Value = u64> {
@@ -48,6 +54,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<usize>(), 0u64..4).prop_map(|(i, s)| Op::FreeUsed(i, s)),
         3 => (any::<usize>(), 0u64..4).prop_map(|(i, s)| Op::Record(i, s)),
         2 => any::<bool>().prop_map(Op::Hold),
+        3 => (0u64..4).prop_map(Op::Go),
         1 => Just(Op::Empty),
         1 => Just(Op::ResetPeak),
         1 => Just(Op::ResetAccumulated),
@@ -89,6 +96,9 @@ struct Model {
     parked: Vec<(u64, u64, Vec<u64>)>,
     pending: Vec<Pending>,
     captures: Vec<u64>,
+    /// The streams in the four places that operations name, and the next one.
+    streams: [u64; 4],
+    next_stream: u64,
     cap: Option<u64>,
     limit: Option<u64>,
     base: Stats,
@@ -168,9 +178,35 @@ impl Model {
         Ok(())
     }
 
+    /// A stream ends its work and goes, and with it all its uses.
+    fn go(&mut self, place: u64) {
+        let gone = self.streams[place as usize];
+        let home = |live: &Live| live.stream == gone;
+        if self.captures.contains(&gone) || self.live.iter().chain(self.side.iter().map(|s| &s.0)).any(home) {
+            return;
+        }
+        if let Some(entry) = self.device.state().streams.get_mut(&gone) {
+            entry.1 = entry.0;
+        }
+        self.cache.forget(gone);
+        self.cache.forget(gone);
+        self.live.iter_mut().for_each(|live| live.uses.retain(|used| used.0 != gone));
+        for (live, uses) in &mut self.side {
+            live.uses.retain(|used| used.0 != gone);
+            uses.retain(|&used| used != gone);
+        }
+        self.parked.iter_mut().for_each(|(.., uses)| uses.retain(|&used| used != gone));
+        self.streams[place as usize] = self.next_stream;
+        self.next_stream += 1;
+    }
+
     fn step(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        let streams = self.streams;
+        let stream = |place: u64| streams[place as usize];
         match *op {
-            Op::Alloc { size, stream, by_address } => {
+            Op::Go(place) => self.go(place),
+            Op::Alloc { size, stream: place, by_address } => {
+                let stream = stream(place);
                 let before = self.device.state().used;
                 if size > 0 {
                     self.settle();
@@ -209,19 +245,22 @@ impl Model {
                 self.given_back(&live, &[]);
                 prop_assert!(self.cache.free(live.block.handle).is_err());
             }
-            Op::FreeUsed(at, stream) if !self.live.is_empty() => {
+            Op::FreeUsed(at, place) if !self.live.is_empty() => {
+                let stream = stream(place);
                 let live = self.live.swap_remove(at % self.live.len());
                 let uses = self.cache.use_of(stream);
                 self.cache.free_used(live.block.handle, uses).unwrap();
                 self.given_back(&live, &[stream]);
             }
-            Op::FreeLater(at, stream) if !self.live.is_empty() => {
+            Op::FreeLater(at, place) if !self.live.is_empty() => {
+                let stream = stream(place);
                 let live = self.live.swap_remove(at % self.live.len());
                 let uses = self.cache.use_of(stream) | Uses::default();
                 self.cache.free_later(live.block.handle, uses);
                 self.side.push((live, vec![stream]));
             }
-            Op::Record(at, stream) if !self.live.is_empty() => {
+            Op::Record(at, place) if !self.live.is_empty() => {
+                let stream = stream(place);
                 let at = at % self.live.len();
                 let in_capture = !self.captures.is_empty();
                 let live = &mut self.live[at];
@@ -268,18 +307,21 @@ impl Model {
                 self.cache.set_fraction(fraction).unwrap();
                 self.limit = (fraction < 1.0).then_some(0);
             }
-            Op::CaptureBegin(stream) => {
+            Op::CaptureBegin(place) => {
+                let stream = stream(place);
                 self.cache.capture_begin(stream);
                 if !self.captures.contains(&stream) {
                     self.captures.push(stream);
                 }
             }
-            Op::CaptureEnd(stream) => {
+            Op::CaptureEnd(place) => {
+                let stream = stream(place);
                 self.cache.capture_end(stream);
                 self.captures.retain(|&s| s != stream);
             }
-            Op::PoolBegin(pool, stream) => {
-                let _ = self.cache.begin_pool(PoolId(0, pool + 1), stream.map_or(Scope::All, Scope::Stream));
+            Op::PoolBegin(pool, place) => {
+                let scope = place.map_or(Scope::All, |place| Scope::Stream(stream(place)));
+                let _ = self.cache.begin_pool(PoolId(0, pool + 1), scope);
             }
             Op::PoolEnd(pool) => {
                 let _ = self.cache.end_pool(PoolId(0, pool + 1));
@@ -323,9 +365,13 @@ impl Model {
     }
 }
 
-fn run(settings: &str, departures: Departures, ops: &[Op]) -> Result<(), TestCaseError> {
+fn run(settings: &str, departures: Departures, crowd: u64, ops: &[Op]) -> Result<(), TestCaseError> {
     let device = TestDevice::new(512 * MIB);
     let cache = device.cache_with(settings, departures);
+    // Streams of others, so that some or all of the four share one bit.
+    for other in 0..crowd {
+        let _bit = cache.use_of(1 << 40 | other);
+    }
     let mut model = Model {
         device: device.clone(),
         cache,
@@ -334,6 +380,8 @@ fn run(settings: &str, departures: Departures, ops: &[Op]) -> Result<(), TestCas
         parked: Vec::new(),
         pending: Vec::new(),
         captures: Vec::new(),
+        streams: [0, 1, 2, 3],
+        next_stream: 4,
         cap: None,
         limit: None,
         base: Stats::default(),
@@ -366,8 +414,9 @@ proptest! {
             Just("large_segment_size_mb:32,roundup_power2_divisions:[1:4,>:8]"),
         ],
         exact in any::<bool>(),
+        crowd in prop_oneof![3 => Just(0u64), 1 => 60u64..64],
         ops in proptest::collection::vec(op(), 1..120),
     ) {
-        run(settings, if exact { Departures::NONE } else { Departures::ALL }, &ops)?;
+        run(settings, if exact { Departures::NONE } else { Departures::ALL }, crowd, &ops)?;
     }
 }

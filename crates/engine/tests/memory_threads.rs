@@ -38,9 +38,9 @@ fn a_thread_stuck_in_the_device_blocks_nobody() {
             self.stop("alloc");
             self.inner.alloc(len, stream)
         }
-        fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+        fn free(&self, segment: RawSegment, stream: u64) -> Result<(), PortError> {
             self.stop("free");
-            self.inner.free(segment)
+            self.inner.free(segment, stream)
         }
         fn memory(&self) -> DeviceMemory {
             self.inner.memory()

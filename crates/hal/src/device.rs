@@ -109,6 +109,19 @@ pub unsafe trait Device: Send + Sync {
     /// H1.
     unsafe fn native_stream(&self, stream: StreamId) -> u64;
 
+    /// Names a stream that somebody else made, by its native name. [`Device::destroy_stream`] lets go of it without
+    /// destroying it. What others enqueue on it counts for marks as if it had been enqueued here.
+    ///
+    /// # Errors
+    /// `Unsupported` where streams of others can't be used; `Invalid` where the driver knows no such stream.
+    ///
+    /// # Safety
+    /// `native` is a stream of this device, and lives until the handle is given back.
+    unsafe fn import_stream(&self, native: u64) -> Result<StreamId, Fault> {
+        let _ = native;
+        Err(Fault::unsupported("import_stream"))
+    }
+
     // Order
 
     /// Marks this point of the stream (H7) and submits what is before it (H11).

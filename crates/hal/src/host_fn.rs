@@ -17,7 +17,9 @@ pub enum HostStatus {
 
 /// A function of the host that runs in stream order (H13): a C callback, its data and the data's destructor.
 ///
-/// Eager: called once, then dropped. In a graph: called once a replay, dropped with the graph.
+/// Eager: called once, then dropped. In a graph: called once a replay, dropped with the graph. In memory it is what crosses
+/// the C ABI: the callback, the destructor, the data.
+#[repr(C)]
 pub struct HostFn {
     call: unsafe extern "C" fn(*mut c_void, HostStatus),
     free: unsafe extern "C" fn(*mut c_void),
@@ -48,23 +50,13 @@ impl HostFn {
     ///
     /// # Safety
     /// `call(data, _)` is sound from any thread until `free(data)`, neither unwinds, and `free` is sound once.
+    #[inline]
     pub const unsafe fn from_raw(
         call: unsafe extern "C" fn(*mut c_void, HostStatus),
         free: unsafe extern "C" fn(*mut c_void),
         data: *mut c_void,
     ) -> Self {
         Self { call, free, data }
-    }
-
-    /// Takes it apart, for a backend behind a C interface: what [`HostFn::from_raw`] was given or would be.
-    ///
-    /// Whoever has the parts now owes the data its destructor.
-    #[allow(clippy::type_complexity, reason = "three pointers, each used once")]
-    pub fn into_raw(
-        self,
-    ) -> (unsafe extern "C" fn(*mut c_void, HostStatus), unsafe extern "C" fn(*mut c_void), *mut c_void) {
-        let function = ManuallyDrop::new(self);
-        (function.call, function.free, function.data)
     }
 
     /// Calls it. Never under a lock.
@@ -150,6 +142,7 @@ impl HostKernel {
     ///
     /// # Safety
     /// `call` is sound from any thread, concurrently, until `free(data)`, neither unwinds, and `free` is sound once.
+    #[inline]
     pub const unsafe fn from_raw(
         call: unsafe extern "C" fn(*const c_void, *const WorkGroup, *const KernelArg, usize),
         free: unsafe extern "C" fn(*mut c_void),
@@ -158,8 +151,10 @@ impl HostKernel {
         Self { call, free, data }
     }
 
-    /// Takes it apart, as [`HostFn::into_raw`] does.
+    /// Takes it apart, for a backend behind a C interface: what [`HostKernel::from_raw`] was given or would be. Whoever has the
+    /// parts now owes the data its destructor.
     #[allow(clippy::type_complexity, reason = "three pointers, each used once")]
+    #[inline]
     pub fn into_raw(
         self,
     ) -> (

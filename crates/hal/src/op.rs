@@ -34,13 +34,20 @@ pub struct Pattern {
 
 impl Pattern {
     /// The pattern made of `bytes`; `None` unless there are 1, 2, 4, 8 or 16 of them.
+    #[inline]
     pub fn new(bytes: &[u8]) -> Option<Self> {
-        if !matches!(bytes.len(), 1 | 2 | 4 | 8 | 16) {
-            return None;
-        }
-        let mut kept = [0; 16];
-        kept[..bytes.len()].copy_from_slice(bytes);
-        Some(Self { bytes: kept, len: bytes.len() as u8 })
+        // By value, not by a copy of a length that the compiler can't know: this is on the way of every small fill.
+        let kept = match *bytes {
+            [a] => u128::from(a),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            _ => match (<[u8; 8]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
+                (Ok(eight), _) => u64::from_le_bytes(eight).into(),
+                (_, Ok(sixteen)) => u128::from_le_bytes(sixteen),
+                _ => return None,
+            },
+        };
+        Some(Self { bytes: kept.to_le_bytes(), len: bytes.len() as u8 })
     }
 
     /// One repeated byte.
@@ -96,7 +103,11 @@ impl Written {
 }
 
 /// The size of a launch.
+///
+/// As it crosses the C ABI. The alignment makes it 32 bytes, which are copied in two halves; 28 would be copied in two
+/// parts that overlap, and reading those back at once costs several nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, align(8))]
 pub struct Launch {
     /// Groups along x, y, z (CUDA: grid). None is 0.
     pub groups: [u32; 3],

@@ -1,4 +1,4 @@
-//! A memory history as plain data. See the file layout in `docs/snapshot-format.md`.
+//! A memory history as plain data. `docs/memory-history.md` has the layout of the file.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ impl Action {
 /// A private pool's name; (0, 0) is the default pool.
 pub type PoolKey = (u64, u64);
 
-/// One event of a trace: 56 bytes.
+/// One event of a trace: 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The address; of [`Action::Oom`] the bytes that the device had free.
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn an_event_is_small() {
-        assert!(size_of::<Event>() <= 56, "{}", size_of::<Event>());
+        assert!(size_of::<Event>() <= 48, "{}", size_of::<Event>());
         assert!(size_of::<Block>() <= 32);
     }
 

@@ -39,8 +39,23 @@ pub fn stack_line(snapshot: &Snapshot, stack: StackId) -> String {
         !is_inner(file)
     };
     let own: Vec<String> =
-        frames.iter().filter(|frame| is_own(frame)).take(CALLERS).map(|&frame| snapshot.frame_text(frame)).collect();
-    if own.is_empty() { snapshot.frame_text(first) } else { own.join(" < ") }
+        frames.iter().filter(|frame| is_own(frame)).take(CALLERS).map(|&frame| short(snapshot, frame)).collect();
+    if own.is_empty() { short(snapshot, first) } else { own.join(" < ") }
+}
+
+/// A frame, with names that fit a line: the end of each tells most.
+fn short(snapshot: &Snapshot, frame: FrameId) -> String {
+    const LONGEST: usize = 48;
+    let text = snapshot.frame_text(frame);
+    let part = |word: &str| {
+        let length = word.chars().count();
+        if length <= LONGEST {
+            return word.to_owned();
+        }
+        let end: String = word.chars().skip(length - LONGEST + 3).collect();
+        format!("...{end}")
+    };
+    text.split(' ').map(part).collect::<Vec<_>>().join(" ")
 }
 
 /// A stack as lines, innermost first, `most` of them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from .. import _anyaccel
+from .._anyaccel import _lazy_call as _lazy_call
 from .._anyaccel import device as _device
 from .._anyaccel import dtype as _dtype
 

@@ -109,6 +109,9 @@ class Graph:
             self._graph.reset()
             raise
 
+    def __reduce__(self) -> str:
+        raise TypeError(f"cannot pickle or copy '{type(self).__name__}' object")
+
     def __repr__(self) -> str:
         state = "capturing" if self._graph.is_capturing() else f"pool={self.pool()}"
         return f"<anyaccel.accelerator.Graph {state}>"

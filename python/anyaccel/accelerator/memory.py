@@ -52,10 +52,12 @@ def mem_get_info(device_index: DeviceLike = None, /) -> tuple[int, int]:
     return _anyaccel.get_memory_info(device_index)
 
 
-def use_mem_pool(pool: MemPool) -> MemPool:
-    """Context manager under which this thread's tensors come from a pool: the pool itself."""
+def use_mem_pool(pool: MemPool, device: DeviceLike = None) -> MemPool:
+    """Context manager under which this thread's tensors come from a pool: the pool itself. ``device`` must be the pool's."""
     if not isinstance(pool, MemPool):
         raise TypeError(f"expected a MemPool, not {type(pool).__name__}")
+    if device is not None and _anyaccel.current_stream(device).device != pool.device:
+        raise ValueError(f"the pool is on {pool.device}, not on {device}")
     return pool
 
 

@@ -1,7 +1,7 @@
 //! DLPack, both ways: the published structures of version 1, and the older ones without a version.
 
 use super::storage::{HostMemory, Storage};
-use super::{Tensor, copies, shape};
+use super::{Tensor, consumer, shape};
 use crate::error::type_name;
 use crate::gate;
 use anyaccel::{DType, Device, Kind};
@@ -18,6 +18,7 @@ const NEW: &CStr = c"dltensor_versioned";
 const OLD_USED: &CStr = c"used_dltensor";
 const NEW_USED: &CStr = c"used_dltensor_versioned";
 const READ_ONLY: u64 = 1;
+const IS_COPIED: u64 = 2;
 
 #[repr(C)]
 struct DlDevice {
@@ -156,6 +157,8 @@ pub(super) fn export<'py>(
     let py = tensor.py();
     let mut source = tensor.get().alias();
     let here = device(&source)?;
+    let order = consumer::order(here.0, stream)?;
+    let mut copied = true;
     if let Some(wanted) = dl_device
         && wanted != here
     {
@@ -168,21 +171,15 @@ pub(super) fn export<'py>(
         source = source.moved(py, Device::new(Kind::CPU, None), source.dtype, false, false)?;
     } else if copy == Some(true) {
         source = source.cloned(py)?;
+    } else {
+        copied = false;
     }
     let here = device(&source)?;
     let address = match &*source.storage {
         Storage::Host(memory) => memory.address().expose_provenance() as u64,
         Storage::Pinned(memory) => memory.address(py)?.expose_provenance() as u64,
         Storage::Device(buffer) => {
-            let unsynchronized = match stream {
-                Some(stream) if here.0 != 1 => stream.extract::<i64>().is_ok_and(|stream| stream == -1),
-                _ => false,
-            };
-            if !unsynchronized {
-                // The consumer's stream is not ours to make wait, so the host waits.
-                let stream = copies::current(py, buffer.device())?;
-                copies::synchronize(py, &stream)?;
-            }
+            consumer::hand_over(py, buffer, order)?;
             buffer.address()
         }
         Storage::Meta => return Err(PyBufferError::new_err("a meta tensor has no memory to share")),
@@ -213,7 +210,7 @@ pub(super) fn export<'py>(
     // A capsule that can't be made leaves the structure to be deleted here.
     unsafe {
         if versioned {
-            let flags = if writable { 0 } else { READ_ONLY };
+            let flags = if writable { 0 } else { READ_ONLY } | if copied { IS_COPIED } else { 0 };
             let managed = Box::into_raw(Box::new(Versioned {
                 major: 1,
                 minor: 0,
@@ -263,15 +260,19 @@ impl Drop for Imported {
     }
 }
 
-/// A tensor that shares host memory of a producer.
-pub(super) fn import(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+/// A tensor that shares host memory of a producer. With `to_host` the producer copies what lies elsewhere, if it can.
+pub(super) fn import(object: &Bound<'_, PyAny>, to_host: bool) -> PyResult<Tensor> {
     let py = object.py();
     if !object.hasattr("__dlpack__")? {
         return Err(PyTypeError::new_err(format!("expected an object with __dlpack__, not {}", type_name(object))));
     }
     let keywords = PyDict::new(py);
     keywords.set_item("max_version", (1_u32, 0_u32))?;
+    if to_host && object.call_method0("__dlpack_device__")?.extract::<(i64, i64)>()?.0 != i64::from(consumer::CPU) {
+        keywords.set_item("dl_device", (consumer::CPU, 0))?;
+    }
     let capsule = match object.call_method("__dlpack__", (), Some(&keywords)) {
+        // From before version 1.
         Err(error) if error.is_instance_of::<PyTypeError>(py) => object.call_method0("__dlpack__")?,
         capsule => capsule?,
     };
@@ -338,32 +339,4 @@ pub(super) fn import(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
 
 fn empty() -> PyErr {
     PyBufferError::new_err("the DLPack structure has no memory")
-}
-
-/// `__cuda_array_interface__`, once the work on the current stream has ended.
-pub(super) fn cuda_interface<'py>(py: Python<'py>, tensor: &Tensor) -> PyResult<Bound<'py, PyDict>> {
-    let (Storage::Device(buffer), Some(format)) = (&*tensor.storage, crate::dtype::format(tensor.dtype)) else {
-        return Err(pyo3::exceptions::PyAttributeError::new_err("__cuda_array_interface__"));
-    };
-    if buffer.device().kind() != Kind::CUDA {
-        return Err(pyo3::exceptions::PyAttributeError::new_err("__cuda_array_interface__"));
-    }
-    let stream = copies::current(py, buffer.device())?;
-    copies::synchronize(py, &stream)?;
-    let letter = match (format.to_bytes(), tensor.dtype.is_complex(), tensor.dtype.is_floating_point()) {
-        (b"?", ..) => 'b',
-        (_, true, _) => 'c',
-        (_, _, true) => 'f',
-        (b"b" | b"h" | b"i" | b"q", ..) => 'i',
-        _ => 'u',
-    };
-    let order = if tensor.dtype.size() == 1 { '|' } else { '<' };
-    let dict = PyDict::new(py);
-    dict.set_item("shape", pyo3::types::PyTuple::new(py, &tensor.shape)?)?;
-    dict.set_item("typestr", format!("{order}{letter}{}", tensor.dtype.size()))?;
-    dict.set_item("data", (buffer.address(), false))?;
-    dict.set_item("version", 3)?;
-    dict.set_item("strides", py.None())?;
-    dict.set_item("stream", py.None())?;
-    Ok(dict)
 }

@@ -203,9 +203,24 @@ pub(crate) fn frombuffer(buffer: &Bound<'_, PyAny>, dtype: &Bound<'_, PyDType>) 
     buffer::import(buffer)?.reinterpreted(dtype.get().0, true)
 }
 
-/// A tensor that shares host memory with another library's, by `__dlpack__`.
+/// A tensor that shares host memory with another library's, by `__dlpack__`; with `copy=True`, or on another `device`, a
+/// copy of it.
 #[pyfunction]
-#[pyo3(signature = (ext_tensor, /))]
-pub(crate) fn from_dlpack(ext_tensor: &Bound<'_, PyAny>) -> PyResult<Tensor> {
-    dlpack::import(ext_tensor)
+#[pyo3(signature = (ext_tensor, /, *, device=None, copy=None), text_signature = "(ext_tensor, /, *, device=None, copy=None)")]
+pub(crate) fn from_dlpack(
+    py: Python<'_>,
+    ext_tensor: &Bound<'_, PyAny>,
+    device: Option<Arg>,
+    copy: Option<bool>,
+) -> PyResult<Tensor> {
+    let device = device.map(|device| place(device.0)).transpose()?;
+    let shared = dlpack::import(ext_tensor, device.is_some() && copy != Some(false))?;
+    match device {
+        Some(device) if device != shared.storage.device() => match copy {
+            Some(false) => Err(PyValueError::new_err(format!("{device} can't have this memory without a copy"))),
+            _ => shared.moved(py, device, shared.dtype, false, false),
+        },
+        _ if copy == Some(true) => shared.cloned(py),
+        _ => Ok(shared),
+    }
 }

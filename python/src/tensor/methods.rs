@@ -2,7 +2,7 @@
 
 use super::storage::Storage;
 use super::target::Target;
-use super::{Tensor, buffer, copies, dlpack, fills, shape, values};
+use super::{Tensor, buffer, consumer, copies, dlpack, fills, shape, values};
 use crate::device::PyDevice;
 use crate::dtype::{self, PyDType};
 use crate::error::{OrRaise, raise};
@@ -11,7 +11,7 @@ use crate::random::PyGenerator;
 use crate::stream::PyStream;
 use anyaccel::random::Distribution;
 use anyaccel::{Device, Error, Kind};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PyTuple};
@@ -375,11 +375,14 @@ impl Tensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let array = Self::numpy(slf, false)?;
-        let array = match dtype {
-            Some(dtype) => array.call_method1("astype", (dtype,))?,
-            None => array,
-        };
-        if copy == Some(true) { array.call_method0("copy") } else { Ok(array) }
+        match dtype {
+            Some(dtype) if !array.getattr("dtype")?.eq(&dtype)? => match copy {
+                Some(false) => Err(PyValueError::new_err("another dtype needs a copy, which copy=False forbids")),
+                _ => array.call_method1("astype", (dtype,)),
+            },
+            _ if copy == Some(true) => array.call_method0("copy"),
+            _ => Ok(array),
+        }
     }
 
     /// # Safety
@@ -396,7 +399,9 @@ impl Tensor {
         unsafe { buffer::release(view) }
     }
 
-    /// The memory as a DLPack capsule, once the work on the current stream has ended.
+    /// The memory as a DLPack capsule. `stream` is where the consumer will use it, as an int: what the current stream does
+    /// with it so far comes before. None waits for that, -1 does not and leaves it to the consumer; host memory, the built-in
+    /// device's too, takes only these two. `max_version=(1, 0)` gives the versioned structure, which can be read-only.
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         slf: Bound<'py, Self>,
@@ -413,9 +418,9 @@ impl Tensor {
         dlpack::device(self)
     }
 
-    /// Its memory for CUDA libraries; there on CUDA devices alone.
+    /// Its memory for CUDA libraries, which wait for the stream that it names; there on CUDA devices alone.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        dlpack::cuda_interface(py, self)
+        consumer::cuda_array_interface(py, self)
     }
 }

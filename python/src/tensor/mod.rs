@@ -1,6 +1,7 @@
 //! `anyaccel.Tensor`: memory with a shape and an element type, and no arithmetic.
 
 mod buffer;
+pub(crate) mod consumer;
 mod copies;
 mod dlpack;
 pub(crate) mod factory;

@@ -157,7 +157,12 @@ impl Storage {
             if pin {
                 return Err(PyRuntimeError::new_err("Only dense CPU tensors can be pinned"));
             }
-            return detach(py, || Runtime::global().alloc_on(arg(device), len)).map(Self::Device).or_raise();
+            let (runtime, device) = (Runtime::global(), arg(device));
+            // What the cache has at hand is not worth giving the interpreter away.
+            if let Some(buffer) = runtime.alloc_cached(device, len).or_raise()? {
+                return Ok(Self::Device(buffer));
+            }
+            return detach(py, || runtime.alloc_on(device, len)).map(Self::Device).or_raise();
         }
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         if pin {

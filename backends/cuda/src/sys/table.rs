@@ -44,13 +44,21 @@ macro_rules! find {
 }
 
 macro_rules! present {
-    (required, $field:expr) => { Some($field) };
-    (optional, $field:expr) => { $field };
+    (required, $field:expr) => {
+        Some($field)
+    };
+    (optional, $field:expr) => {
+        $field
+    };
 }
 
 macro_rules! is_required {
-    (required) => { true };
-    (optional) => { false };
+    (required) => {
+        true
+    };
+    (optional) => {
+        false
+    };
 }
 
 macro_rules! table {

@@ -2,6 +2,7 @@
 //!
 //! Handles are pointers of the driver's that nobody else follows, so they are held as numbers here.
 
+#![allow(non_snake_case, reason = "the interface's own names")]
 #![allow(missing_docs, reason = "the names are the interface's own, its documentation describes them")]
 
 use std::ffi::{c_char, c_void};
@@ -302,7 +303,7 @@ pub struct NvmlPciInfo {
 }
 
 const _: () = {
-    // Sizes that a C compiler gives for the published headers on 64-bit systems (testing/fakes/cuda/layout.c).
+    // Sizes that a C compiler gives for the published headers on 64-bit systems (testing/fakes/cuda/check-header).
     assert!(size_of::<CUDA_KERNEL_NODE_PARAMS_v1>() == 56);
     assert!(size_of::<CUDA_MEMCPY3D_v2>() == 200);
     assert!(size_of::<CUDA_MEMSET_NODE_PARAMS_v1>() == 40);

@@ -87,6 +87,31 @@ impl Replay {
     }
 }
 
+#[cfg(loom)]
+impl Exec {
+    /// A graph of probes, for models.
+    pub(crate) fn of_probes(probes: Vec<Arc<dyn Fn() + Send + Sync>>, after: &[&[u32]]) -> Self {
+        let after: Vec<Box<[u32]>> = after.iter().map(|&after| after.into()).collect();
+        let (shape, program) = flatten(probes.into_iter().map(Task::Probe).collect(), &after);
+        Self::new(shape, program)
+    }
+}
+
+impl Exec {
+    fn new(shape: program::Shape, program: Program) -> Self {
+        Self { run: Arc::new(Run::new(shape)), program: Mutex::new(Arc::new(program)), replays: AtomicU64::new(0) }
+    }
+
+    /// The next replay.
+    pub(crate) fn replay(&self) -> Op {
+        let program = Arc::clone(&self.program.lock());
+        let (effort, user) = (program.effort, program.user);
+        let class = if user || effort > SMALL { Class::Work } else { Class::Small };
+        let number = self.replays.fetch_add(1, Ordering::Relaxed) + 1;
+        Op::Replay(Box::new(Replay { run: Arc::clone(&self.run), program, number, effort, class, begun: false }))
+    }
+}
+
 impl HostDevice {
     /// # Safety
     /// H1.
@@ -179,9 +204,7 @@ impl Graphs for HostDevice {
         if shape.calls {
             self.machine().crew.ensure_callback_thread()?;
         }
-        let exec =
-            Exec { run: Arc::new(Run::new(shape)), program: Mutex::new(Arc::new(program)), replays: AtomicU64::new(0) };
-        Ok(GraphExec(self.machine().graphs.insert(Arc::new(exec))))
+        Ok(GraphExec(self.machine().graphs.insert(Arc::new(Exec::new(shape, program)))))
     }
 
     unsafe fn replay(&self, graph: GraphExec, stream: StreamId) -> Result<(), Fault> {
@@ -191,12 +214,7 @@ impl Graphs for HostDevice {
         if exec.run.shape.len() == 0 {
             return Ok(());
         }
-        let program = Arc::clone(&exec.program.lock());
-        let (effort, user) = (program.effort, program.user);
-        let class = if user || effort > SMALL { Class::Work } else { Class::Small };
-        let number = exec.replays.fetch_add(1, Ordering::Relaxed) + 1;
-        let run = Arc::clone(&exec.run);
-        stream.push(Op::Replay(Box::new(Replay { run, program, number, effort, class, begun: false })));
+        stream.push(exec.replay());
         Ok(())
     }
 

@@ -38,6 +38,9 @@ pub(crate) enum Task {
     Work(Op),
     Launch(Arc<UserLaunch>),
     Call(Arc<Function>),
+    /// Whatever a model wants to know.
+    #[cfg(loom)]
+    Probe(Arc<dyn Fn() + Send + Sync>),
 }
 
 // SAFETY: who runs a task only reads it; the addresses in it may be used at its turn by H4 and H5. It holds no operation
@@ -59,6 +62,8 @@ impl Task {
             Self::Work(op) => Self::Work(op.again()?),
             Self::Launch(launch) => Self::Launch(Arc::clone(launch)),
             Self::Call(function) => Self::Call(Arc::clone(function)),
+            #[cfg(loom)]
+            Self::Probe(probe) => Self::Probe(Arc::clone(probe)),
         })
     }
 
@@ -68,6 +73,8 @@ impl Task {
             Self::Work(op) => op.class() == Class::Work,
             Self::Launch(_) => true,
             Self::Call(_) => false,
+            #[cfg(loom)]
+            Self::Probe(_) => true,
         }
     }
 
@@ -83,6 +90,8 @@ impl Task {
             // SAFETY: its turn.
             Self::Launch(launch) => unsafe { launch.run(crew) },
             Self::Call(_) => {}
+            #[cfg(loom)]
+            Self::Probe(probe) => probe(),
         }
     }
 }
@@ -218,6 +227,8 @@ impl Program {
             match task {
                 Task::Work(op) => effort = effort.saturating_add(op.effort()),
                 Task::Launch(_) | Task::Call(_) => user = true,
+                #[cfg(loom)]
+                Task::Probe(_) => {}
             }
         }
         Self { tasks, effort, user }

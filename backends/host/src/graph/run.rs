@@ -21,7 +21,7 @@
 
 use super::program::{Program, Shape, Task};
 use crate::crew::Crew;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence, spin};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering, fence, relax, spin};
 use crate::wait::Waiter;
 use anyaccel_hal::HostStatus;
 use std::fmt;
@@ -155,7 +155,7 @@ impl Run {
             let slot = self.ring[(ticket % self.ring.len() as u64) as usize].load(Ordering::Acquire);
             if slot & STAMP != stamp(ticket) {
                 // Its writer is about to fill it.
-                std::hint::spin_loop();
+                relax();
                 continue;
             }
             if self.head.compare_exchange_weak(ticket, ticket + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {

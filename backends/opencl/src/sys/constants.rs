@@ -6,7 +6,6 @@ pub(crate) const SUCCESS: Status = 0;
 pub(crate) const MEM_OBJECT_ALLOCATION_FAILURE: Status = -4;
 pub(crate) const OUT_OF_HOST_MEMORY: Status = -6;
 pub(crate) const DEVICE_NOT_FOUND: Status = -1;
-pub(crate) const PROFILING_INFO_NOT_AVAILABLE: Status = -7;
 pub(crate) const BUILD_PROGRAM_FAILURE: Status = -11;
 pub(crate) const EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST: Status = -14;
 pub(crate) const PLATFORM_NOT_FOUND_KHR: Status = -1001;
@@ -61,7 +60,6 @@ pub(crate) const QUEUE_PROFILING_ENABLE: u64 = 1 << 1;
 pub(crate) const QUEUE_PRIORITY_KHR: u64 = 0x1096;
 pub(crate) const QUEUE_PRIORITY_HIGH_KHR: u64 = 1 << 0;
 pub(crate) const QUEUE_PRIORITY_MED_KHR: u64 = 1 << 1;
-pub(crate) const QUEUE_PRIORITY_LOW_KHR: u64 = 1 << 2;
 
 pub(crate) const MEM_READ_WRITE: u64 = 1 << 0;
 pub(crate) const MEM_ALLOC_HOST_PTR: u64 = 1 << 4;

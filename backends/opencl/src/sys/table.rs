@@ -132,7 +132,6 @@ table! {
     required "1.0" clSetKernelArgMemPointerINTEL(Raw, u32, *const c_void) -> Status;
     required "1.0" clEnqueueMemcpyINTEL(Raw, u32, *mut c_void, *const c_void, usize, u32, *const Raw, *mut Raw) -> Status;
     required "1.0" clEnqueueMemFillINTEL(Raw, *mut c_void, *const c_void, usize, usize, u32, *const Raw, *mut Raw) -> Status;
-    required "1.0" clEnqueueMigrateMemINTEL(Raw, *const c_void, usize, u64, u32, *const Raw, *mut Raw) -> Status;
 }
 
 table! {
@@ -154,7 +153,7 @@ table! {
 }
 
 table! {
-    /// The same from 0.9.5 on, which 1.0 kept: every command takes properties, and there are commands for SVM.
+    /// The same from 0.9.5 on, which 1.0 kept: every command takes properties.
     Buffers10:
     required "1.0" clCreateCommandBufferKHR(u32, *const Raw, Properties, *mut Status) -> Raw;
     required "1.0" clFinalizeCommandBufferKHR(Raw) -> Status;
@@ -163,6 +162,4 @@ table! {
     required "1.0" clCommandCopyBufferKHR(Raw, Raw, Properties, Raw, Raw, usize, usize, usize, u32, *const u32, *mut u32, *mut Raw) -> Status;
     required "1.0" clCommandFillBufferKHR(Raw, Raw, Properties, Raw, *const c_void, usize, usize, usize, u32, *const u32, *mut u32, *mut Raw) -> Status;
     required "1.0" clCommandNDRangeKernelKHR(Raw, Raw, Properties, Raw, u32, *const usize, *const usize, *const usize, u32, *const u32, *mut u32, *mut Raw) -> Status;
-    optional "1.0" clCommandSVMMemcpyKHR(Raw, Raw, Properties, *mut c_void, *const c_void, usize, u32, *const u32, *mut u32, *mut Raw) -> Status;
-    optional "1.0" clCommandSVMMemFillKHR(Raw, Raw, Properties, *mut c_void, *const c_void, usize, usize, u32, *const u32, *mut u32, *mut Raw) -> Status;
 }

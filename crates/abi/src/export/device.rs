@@ -5,7 +5,7 @@ use crate::convert::{self, each};
 use crate::fault::{answer_or_time_out, contained};
 use crate::raw;
 use crate::text;
-use anyaccel_hal::{Arg, Device, Fault, Kernel, Mem, Pattern, Stamp, StreamId, Until, WaitMode, Waited};
+use anyaccel_hal::{Arg, Device, Fault, Kernel, Launch, Mem, Pattern, Stamp, StreamId, Until, WaitMode, Waited};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -169,8 +169,8 @@ answers! {
         device.host_call(StreamId(stream), convert::to_host_fn(function, "host_call")?)
     }
 
-    fn launch(device, stream: u64, kernel: u64, launch: *const raw::Launch, args: *const raw::Arg, count: usize) {
-        let (stream, kernel, launch) = (StreamId(stream), Kernel(kernel), convert::to_launch(&*launch));
+    fn launch(device, stream: u64, kernel: u64, launch: *const Launch, args: *const raw::Arg, count: usize) {
+        let (stream, kernel, launch) = (StreamId(stream), Kernel(kernel), *launch);
         let args = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
         if let Some(strange) = args.iter().find(|arg| !(raw::ARG_PLACE..=raw::ARG_LOCAL).contains(&arg.kind)) {
             return Err(Fault::invalid("launch", format!("an argument of kind {}", strange.kind)));

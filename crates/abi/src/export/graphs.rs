@@ -147,7 +147,7 @@ unsafe fn to_op(op: &raw::Op, api: &'static str) -> Result<Op, Fault> {
                     if launch.arg_count == 0 { &[] } else { std::slice::from_raw_parts(launch.args, launch.arg_count) };
                 let owned = args.iter().map(|arg| convert::to_arg(arg, api).map(OwnedArg::from));
                 let args = owned.collect::<Result<Box<[OwnedArg]>, Fault>>()?;
-                Ok(Op::Launch { kernel: Kernel(launch.kernel), launch: convert::to_launch(&launch.launch), args })
+                Ok(Op::Launch { kernel: Kernel(launch.kernel), launch: launch.launch, args })
             }
             other => Err(Fault::invalid(api, format!("an operation of kind {other}"))),
         }

@@ -239,7 +239,6 @@ unsafe impl Device for PluginDevice {
     }
 
     unsafe fn launch(&self, stream: StreamId, kernel: Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<(), Fault> {
-        let launch = convert::launch(launch);
         each(args, convert::arg, |args| {
             let (list, count) = (args.as_ptr(), args.len());
             ask!(self.tables.device, self.open.raw(), launch(stream.0, kernel.0, &raw const launch, list, count))

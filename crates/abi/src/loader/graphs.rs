@@ -66,7 +66,6 @@ impl Kept {
                 let (pointer, arg_count) = (list.as_ptr(), list.len());
                 self.args.push(list);
                 self.owned.push(args);
-                let launch = convert::launch(launch);
                 let launch = raw::OpLaunch { kernel: kernel.0, launch, args: pointer, arg_count };
                 (raw::OP_LAUNCH, raw::OpData { launch })
             }

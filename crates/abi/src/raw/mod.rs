@@ -130,7 +130,7 @@ pub const LAYOUTS: &[Layout] = &[
     Mark::LAYOUT,
     End::LAYOUT,
     HostFn::LAYOUT,
-    Launch::LAYOUT,
+    LAUNCH,
     Arg::LAYOUT,
     PinnedLimits::LAYOUT,
     PeersLimits::LAYOUT,
@@ -164,7 +164,7 @@ pub const LAYOUTS: &[Layout] = &[
     Host::LAYOUT,
 ];
 
-/// The structs that host kernels are called with are hal's own.
+/// What launches and host kernels are called with is hal's own.
 const WORK_GROUP: Layout = Layout {
     name: "anyaccel_work_group",
     size: size_of::<anyaccel_hal::WorkGroup>(),
@@ -173,6 +173,16 @@ const WORK_GROUP: Layout = Layout {
         ("groups", offset_of!(anyaccel_hal::WorkGroup, groups)),
         ("threads", offset_of!(anyaccel_hal::WorkGroup, threads)),
         ("shared", offset_of!(anyaccel_hal::WorkGroup, shared)),
+    ],
+};
+
+const LAUNCH: Layout = Layout {
+    name: "anyaccel_launch",
+    size: size_of::<anyaccel_hal::Launch>(),
+    fields: &[
+        ("groups", offset_of!(anyaccel_hal::Launch, groups)),
+        ("threads", offset_of!(anyaccel_hal::Launch, threads)),
+        ("shared", offset_of!(anyaccel_hal::Launch, shared)),
     ],
 };
 

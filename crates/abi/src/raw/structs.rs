@@ -223,20 +223,6 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// The size of a launch.
-    Launch = "anyaccel_launch" {
-        /// Groups along x, y, z.
-        groups: [u32; 3],
-        /// Threads of a group.
-        threads: [u32; 3],
-        /// Group-local memory in bytes.
-        shared: u32,
-        /// 0.
-        reserved: u32,
-    }
-}
-
-abi_struct! {
     /// An argument of a kernel.
     Arg = "anyaccel_arg" {
         /// `ARG_...`.
@@ -376,7 +362,7 @@ abi_struct! {
         /// Which kernel.
         kernel: u64,
         /// Its size.
-        launch: Launch,
+        launch: anyaccel_hal::Launch,
         /// Its arguments.
         args: *const Arg,
         /// How many.

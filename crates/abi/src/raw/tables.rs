@@ -2,8 +2,8 @@
 
 use super::{
     Arg, Check, Device, DeviceInfo, Driver, End, Fault, GatesLimits, GraphsLimits, HostFn, HostKernel, KernelsLimits,
-    Launch, Mark, MemoryInfo, NativeEventsLimits, Node, Op, PeersLimits, PinnedLimits, Place, Probe, Segment,
-    TelemetryLimits, VirtualMemoryLimits, abi_struct, abi_table,
+    Mark, MemoryInfo, NativeEventsLimits, Node, Op, PeersLimits, PinnedLimits, Place, Probe, Segment, TelemetryLimits,
+    VirtualMemoryLimits, abi_struct, abi_table,
 };
 use std::ffi::{c_char, c_void};
 
@@ -136,7 +136,7 @@ abi_table! {
         required fn write(device: *mut Device, stream: u64, dst: Place, bytes: *const c_void, len: u32, fault: *mut Fault) -> u32;
         required fn host_call(device: *mut Device, stream: u64, function: HostFn, fault: *mut Fault) -> u32;
         optional fn builtin(device: *mut Device, number: u32, kernel: *mut u64) -> u32;
-        optional fn launch(device: *mut Device, stream: u64, kernel: u64, launch: *const Launch, args: *const Arg, arg_count: usize, fault: *mut Fault) -> u32;
+        optional fn launch(device: *mut Device, stream: u64, kernel: u64, launch: *const anyaccel_hal::Launch, args: *const Arg, arg_count: usize, fault: *mut Fault) -> u32;
     }
     {
         pinned: PinnedTable,

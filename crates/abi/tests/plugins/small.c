@@ -9,9 +9,10 @@
  *   DATA_FOR_CODE                         the device's alloc points to data
  *   DEVICE_SIZE=n                         what the device's table says of its size
  *   DEVICES=n                             how many devices it has
- *   ERRORS                                every call fails
+ *   ERRORS                                every call fails, with STARTS every one behind the start
  *   GARBAGE                               handles, addresses, marks and numbers are nonsense
  *   NO_DRIVERS                            create fails
+ *   CRASHES                               alloc takes the process down
  */
 #include <anyaccel/plugin.h>
 #include <stdatomic.h>
@@ -35,6 +36,7 @@
 #ifndef DEVICES
 #define DEVICES 2
 #endif
+static const uint32_t devices = DEVICES;
 #ifndef DEVICE_SIZE
 #define DEVICE_SIZE sizeof(anyaccel_device_table)
 #endif
@@ -53,8 +55,10 @@ struct anyaccel_device {
     uint32_t ordinal;
 };
 
+#ifndef GARBAGE
 static atomic_uint_fast64_t next_stream = 1;
 static atomic_uint_fast64_t next_mark = 1;
+#endif
 
 static uint32_t create(anyaccel_driver **driver, anyaccel_fault *fault)
 {
@@ -76,8 +80,8 @@ static void destroy(anyaccel_driver *driver)
 static void probe(anyaccel_driver *driver, anyaccel_probe *found)
 {
     (void)driver;
-    found->visible = DEVICES;
-    found->present = DEVICES;
+    found->visible = devices;
+    found->present = devices;
     found->present_known = 1;
 }
 
@@ -99,21 +103,24 @@ static uint32_t describe(anyaccel_driver *driver, uint32_t ordinal, anyaccel_dev
 {
     (void)driver;
     fill_info(info);
-    return ordinal < DEVICES;
+    return ordinal < devices;
 }
 
 static uint32_t start(anyaccel_driver *driver, uint32_t *count, anyaccel_fault *fault)
 {
+#ifndef STARTS
     MAY_FAIL("start");
+#endif
+    (void)fault;
     driver->started = 1;
-    *count = DEVICES;
+    *count = devices;
     return ANYACCEL_OK;
 }
 
 static uint32_t open_device(anyaccel_driver *driver, uint32_t ordinal, anyaccel_device **device, anyaccel_fault *fault)
 {
     (void)driver;
-    if (ordinal >= DEVICES) {
+    if (ordinal >= devices) {
         return anyaccel_fail(fault, ANYACCEL_INVALID, "open", 0, "no such device");
     }
     *device = calloc(1, sizeof **device);
@@ -148,6 +155,9 @@ static uint32_t alloc(anyaccel_device *device, uint64_t len, anyaccel_segment *s
 {
     (void)device;
     MAY_FAIL("alloc");
+#ifdef CRASHES
+    abort();
+#endif
 #ifdef GARBAGE
     segment->mem = UINT64_MAX;
     segment->addr = UINT64_MAX - 3;

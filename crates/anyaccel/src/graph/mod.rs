@@ -79,7 +79,8 @@ struct State {
 ///   captured streams and to events recorded inside; waiting for events recorded outside; functions that can be called
 ///   once only ([`Stream::host_fn`](crate::Stream::host_fn)).
 /// - **Host functions** ([`Stream::host_fn_mut`](crate::Stream::host_fn_mut)) are called at each replay and dropped with
-///   the graph. **Events** recorded inside order work inside, nothing else. **Pinned buffers** are read or written at each
+///   the graph. A function that owns a handle of its own graph keeps that graph for good: [`Graph::reset`] lets both go.
+///   **Events** recorded inside order work inside, nothing else. **Pinned buffers** are read or written at each
 ///   replay: look at them by [`PinnedBuffer::with`](crate::PinnedBuffer::with) and `with_mut`, which wait for replays and
 ///   keep new ones from beginning.
 /// - **Replays** go to the stream that is current then. Those of one graph never overlap, whichever streams and threads

@@ -112,7 +112,9 @@ impl Port {
     fn host_error(&self, bytes: u64, error: HostAllocError) -> Error {
         let call = "allocating pinned memory";
         match error {
-            HostAllocError::OutOfMemory(_) => self.out_of_memory(bytes),
+            HostAllocError::OutOfMemory(report) => {
+                Error::HostOutOfMemory { what: "pinned memory", requested: bytes, report: Some(Box::new(report)) }
+            }
             HostAllocError::Port { fault, .. } => self.port_error(call, fault),
             other @ HostAllocError::TooLarge(_) => Error::Argument { argument: "bytes", reason: other.to_string() },
             other @ HostAllocError::Closed => self.error(call, Fault::invalid("alloc", other.to_string())),

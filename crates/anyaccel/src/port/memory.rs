@@ -163,9 +163,23 @@ impl Port {
     /// Takes device memory for a lane; `None` for no bytes.
     #[inline]
     pub(crate) fn alloc(self: &Arc<Self>, lane: &LaneRef, bytes: u64) -> Result<Option<Arc<Block>>> {
-        let Some(allocation) = self.cache.alloc(bytes, lane.raw.0).map_err(|error| self.alloc_error(error))? else {
-            return Ok(None);
-        };
+        match self.cache.alloc(bytes, lane.raw.0).map_err(|error| self.alloc_error(error))? {
+            Some(allocation) => self.owned(lane, bytes, allocation).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The same if the cache has it at hand.
+    #[inline]
+    pub(crate) fn alloc_cached(self: &Arc<Self>, lane: &LaneRef, bytes: u64) -> Result<Option<Arc<Block>>> {
+        match self.cache.alloc_cached(bytes, lane.raw.0) {
+            Some(allocation) => self.owned(lane, bytes, allocation).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn owned(self: &Arc<Self>, lane: &LaneRef, bytes: u64, allocation: Allocation) -> Result<Arc<Block>> {
         let pool = if lane.is_capturing() { self.cache.pool_of(allocation.handle) } else { None };
         let mut block = Block {
             port: Arc::clone(self),
@@ -187,7 +201,7 @@ impl Port {
             }
         }
         block.born = lane.last_freed();
-        Ok(Some(Arc::new(block)))
+        Ok(Arc::new(block))
     }
 
     /// Gives unused memory back.
@@ -222,17 +236,6 @@ impl Port {
             other @ (AllocError::Closed { .. } | AllocError::TooManyBlocks { .. }) => {
                 self.error("allocating device memory", Fault::invalid("alloc", other.to_string()))
             }
-        }
-    }
-
-    pub(super) fn out_of_memory(&self, requested: u64) -> Error {
-        let info = self.hal().memory_info().ok();
-        Error::OutOfMemory {
-            device: self.device,
-            requested,
-            free: info.and_then(|info| info.free),
-            total: info.map_or(self.info().memory, |info| info.total),
-            report: None,
         }
     }
 }

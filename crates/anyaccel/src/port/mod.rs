@@ -146,6 +146,11 @@ impl Port {
         self.hal().native_events().is_some()
     }
 
+    /// The forms of programs that the device loads.
+    pub(crate) fn kernel_formats(&self) -> Vec<hal::Format> {
+        self.hal().kernels().map_or_else(Vec::new, |kernels| kernels.formats().to_vec())
+    }
+
     pub(crate) fn builtin(&self, number: u32) -> Option<Kernel> {
         self.hal().builtin(number)
     }
@@ -160,11 +165,17 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn host(port: Arc<Port>, kernel: hal::HostKernel) -> Result<Self> {
+        // SAFETY: H15 is the duty of launch's caller.
+        unsafe { Self::load(port, hal::KernelSource::Host(kernel)) }
+    }
+
+    /// # Safety
+    /// Code is sound to launch with matching arguments.
+    pub(crate) unsafe fn load(port: Arc<Port>, source: hal::KernelSource<'_>) -> Result<Self> {
         let kernels =
             port.hal().kernels().ok_or(Error::Unsupported { what: "loading a kernel", device: port.device })?;
-        // SAFETY: H15 is the duty of launch's caller; loading itself runs nothing.
-        let raw = unsafe { kernels.load(hal::KernelSource::Host(kernel)) }
-            .map_err(|fault| port.error("loading a kernel", fault))?;
+        // SAFETY: the promise of this function's caller; loading itself runs nothing.
+        let raw = unsafe { kernels.load(source) }.map_err(|fault| port.error("loading a kernel", fault))?;
         Ok(Self { port, raw, epoch: fork::epoch() })
     }
 }

@@ -31,8 +31,10 @@ enum Owner {
 pub(super) struct Native {
     pub(super) hal: Fenced<Arc<dyn hal::Device>>,
     streams: RwLock<HashMap<u64, Owner>>,
-    /// The stream that each segment or range was taken for, and the range's handle.
-    taken: Mutex<HashMap<u64, Taken>>,
+    /// The handle of each range, by the name of its memory.
+    ranges: Mutex<HashMap<u64, Range>>,
+    /// Whether `streams` has any of other devices.
+    foreigners: AtomicBool,
     /// Ordinary host memory that stands in for pinned memory, by address.
     ordinary: Mutex<HashMap<u64, Box<[u64]>>>,
     /// Shared with those that know streams of this device: work may have been left on them.
@@ -40,18 +42,13 @@ pub(super) struct Native {
     epoch: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Taken {
-    stream: u64,
-    range: Option<Range>,
-}
-
 impl Native {
     pub(super) fn new(hal: Arc<dyn hal::Device>) -> Self {
         Self {
             hal: Fenced::new(hal),
             streams: RwLock::default(),
-            taken: Mutex::default(),
+            ranges: Mutex::default(),
+            foreigners: AtomicBool::new(false),
             ordinary: Mutex::default(),
             closed: Arc::default(),
             epoch: fork::epoch(),
@@ -77,7 +74,36 @@ impl Native {
             let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
             let foreign = || Owner::Foreign(Arc::downgrade(owner), Arc::clone(&owner.closed));
             streams.entry(raw.0).or_insert_with(foreign);
+            self.foreigners.store(true, Ordering::Release);
         }
+    }
+
+    /// Forgets streams of other devices that are gone, with all their work ended, and says which they were.
+    pub(super) fn forget_foreigners(&self) -> Vec<StreamId> {
+        if !self.foreigners.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let owners: Vec<(u64, Weak<Native>)> = {
+            let streams = self.streams();
+            let foreign = streams.iter().filter_map(|(&raw, owner)| match owner {
+                Owner::Own(_) => None,
+                // Work may be left on its streams.
+                Owner::Foreign(_, closed) if closed.load(Ordering::Acquire) => None,
+                Owner::Foreign(owner, _) => Some((raw, Weak::clone(owner))),
+            });
+            foreign.collect()
+        };
+        // Without this device's lock: two devices may know each other's streams.
+        let there =
+            |(raw, owner): &(u64, Weak<Native>)| owner.upgrade().is_some_and(|owner| owner.streams().contains_key(raw));
+        let gone: Vec<u64> = owners.into_iter().filter(|entry| !there(entry)).map(|(raw, _)| raw).collect();
+        if !gone.is_empty() {
+            let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+            gone.iter().for_each(|raw| {
+                streams.remove(raw);
+            });
+        }
+        gone.into_iter().map(StreamId).collect()
     }
 
     /// The streams of this device that are not destroyed.
@@ -175,25 +201,22 @@ fn port_error(fault: Fault) -> PortError {
 }
 
 impl Segments for Native {
-    fn alloc(&self, len: u64, stream: u64) -> Result<RawSegment, PortError> {
+    fn alloc(&self, len: u64, _stream: u64) -> Result<RawSegment, PortError> {
         if len > self.hal.info().max_alloc {
             return Err(PortError::OutOfMemory);
         }
         let segment = self.hal.alloc(len).map_err(port_error)?;
-        self.taken().insert(segment.mem.0, Taken { stream, range: None });
         Ok(RawSegment { token: segment.mem.0, addr: segment.addr, len })
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+    fn free(&self, segment: RawSegment, stream: u64) -> Result<(), PortError> {
         if self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.wait_for_home(segment)?;
+        self.wait_for_home(stream)?;
         // SAFETY: H1, H4: the cache gives a segment back once, when no block of it is in use or waits for a mark; the work
-        // of the stream that it was taken for has been waited for just now.
-        unsafe { self.hal.free(Mem(segment.token)) }.map_err(port_error)?;
-        self.taken().remove(&segment.token);
-        Ok(())
+        // of the stream whose blocks they are has been waited for just now.
+        unsafe { self.hal.free(Mem(segment.token)) }.map_err(port_error)
     }
 
     fn memory(&self) -> DeviceMemory {
@@ -206,13 +229,13 @@ impl Segments for Native {
 }
 
 impl Virtual for Native {
-    fn reserve(&self, len: u64, unit: u64, stream: u64) -> Result<RawSegment, PortError> {
+    fn reserve(&self, len: u64, unit: u64, _stream: u64) -> Result<RawSegment, PortError> {
         let memory = self.hal.virtual_memory().ok_or_else(|| PortError::Failed("no virtual memory".into()))?;
         if !unit.is_multiple_of(memory.limits().granularity.max(1)) {
             return Err(PortError::Failed(format!("units of {unit} bytes can't be mapped")));
         }
         let (range, segment) = memory.reserve(len).map_err(port_error)?;
-        self.taken().insert(segment.mem.0, Taken { stream, range: Some(range) });
+        self.ranges().insert(segment.mem.0, range);
         Ok(RawSegment { token: segment.mem.0, addr: segment.addr, len })
     }
 
@@ -223,7 +246,7 @@ impl Virtual for Native {
         let (memory, raw) = self.range(range)?;
         // SAFETY: H1, H4: the cache releases a range once, with nothing mapped in it.
         unsafe { memory.release(raw) }.map_err(port_error)?;
-        self.taken().remove(&range.token);
+        self.ranges().remove(&range.token);
         Ok(())
     }
 
@@ -233,11 +256,11 @@ impl Virtual for Native {
         unsafe { memory.map(raw, offset, len) }.map_err(port_error)
     }
 
-    fn unmap(&self, range: RawSegment, offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, range: RawSegment, offset: u64, len: u64, _unit: u64, stream: u64) -> Result<(), PortError> {
         if self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.wait_for_home(range)?;
+        self.wait_for_home(stream)?;
         let (memory, raw) = self.range(range)?;
         // SAFETY: H1, H4: the cache unmaps units of free blocks, whose work has ended as for `free`.
         unsafe { memory.unmap(raw, offset, len) }.map_err(port_error)
@@ -247,25 +270,21 @@ impl Virtual for Native {
 impl Native {
     fn range(&self, range: RawSegment) -> Result<(&dyn hal::VirtualMemory, Range), PortError> {
         let memory = self.hal.virtual_memory().ok_or_else(|| PortError::Failed("no virtual memory".into()))?;
-        let raw = self.taken().get(&range.token).and_then(|taken| taken.range);
+        let raw = self.ranges().get(&range.token).copied();
         Ok((memory, raw.ok_or_else(|| PortError::Failed("no such range".into()))?))
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<u64, Taken>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ranges(&self) -> MutexGuard<'_, HashMap<u64, Range>> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the stream that a segment was taken for.
-    fn wait_for_home(&self, segment: RawSegment) -> Result<(), PortError> {
-        let home = self.taken().get(&segment.token).map(|taken| taken.stream);
-        match home {
-            Some(stream) => match self.mark(stream) {
-                Ok(mark) => self.wait(stream, mark),
-                // A lost device has no work any more (H20).
-                Err(PortError::DeviceLost(_)) => Ok(()),
-                Err(fault) => Err(fault),
-            },
-            None => Ok(()),
+    /// Waits for the stream whose blocks a segment holds.
+    fn wait_for_home(&self, stream: u64) -> Result<(), PortError> {
+        match self.mark(stream) {
+            Ok(mark) => self.wait(stream, mark),
+            // A lost device has no work any more (H20).
+            Err(PortError::DeviceLost(_)) => Ok(()),
+            Err(fault) => Err(fault),
         }
     }
 }

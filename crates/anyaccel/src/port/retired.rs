@@ -7,7 +7,8 @@
 //! calls, takes the inbox, but for what can't be marked now. A stream gets a last mark and is destroyed once that has
 //! ended. A kernel may be in use on any stream: it gets marks of all that are not destroyed, and is unloaded once all have
 //! ended. Marks are asked for by number, of [`Native`](super::native::Native), for which a destroyed stream has ended
-//! everything. A graph is destroyed, and its pool given up, once its last replay has ended. Device and host
+//! everything. The cache forgets a stream with it; one of another device that used memory of this one, when this device
+//! next lets things go. A graph is destroyed, and its pool given up, once its last replay has ended. Device and host
 //! memory are their caches' business.
 
 use super::Port;
@@ -142,7 +143,16 @@ impl Port {
                 unsafe { kernels.unload(kernel) };
             }
         }
-        destroy.retain(|&raw| !self.native.destroy_stream(raw));
+        destroy.retain(|&raw| {
+            let gone = self.native.destroy_stream(raw);
+            if gone {
+                self.cache.forget(raw.0);
+            }
+            !gone
+        });
+        for gone in self.native.forget_foreigners() {
+            self.cache.forget(gone.0);
+        }
         if !destroy.is_empty() {
             self.retired.lock().fading.extend(destroy.into_iter().map(|raw| Fading { raw, last: 0 }));
         }

@@ -60,6 +60,32 @@ fn a_graph_ends_on_another_thread_than_it_began() {
     });
 }
 
+/// A function of a graph may own a handle of it. They keep each other, until a reset.
+#[test]
+fn a_function_that_owns_its_own_graph_goes_with_a_reset() {
+    everywhere(|runtime| {
+        let stream = current(runtime);
+        let graph = graph(runtime);
+        let alive = std::sync::Arc::new(());
+        let owned = (graph.clone(), std::sync::Arc::clone(&alive));
+        graph
+            .capture(|| {
+                stream.host_fn_mut(move || {
+                    let _both = &owned;
+                })
+            })
+            .unwrap();
+        graph.replay().unwrap();
+        stream.synchronize().unwrap();
+        let again = graph.clone();
+        drop(graph);
+        assert_eq!(std::sync::Arc::strong_count(&alive), 2);
+        again.reset().unwrap();
+        runtime.synchronize(()).unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&alive), 1, "the function is gone, and its handle with it");
+    });
+}
+
 #[test]
 fn the_default_stream_can_be_captured() {
     everywhere(|runtime| {

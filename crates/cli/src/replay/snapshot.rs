@@ -141,9 +141,9 @@ fn compared(all: &[Setting], at: usize, memory: u64) -> String {
         ]);
     }
     let header = ["setting", "in use", "reserved", "waste", "calls", "retries", "spare"];
-    let head = "Peaks in use and reserved; by how much the latter is larger; calls to the device;\n\
-        requests that had to free unused memory first; memory to spare at the peak, NO\n\
-        where it ran out (peaks until then):\n\n";
+    let head = "Peaks in use and reserved; by how much the latter is larger; calls to the\n\
+        device; requests that had to free unused memory first; memory to spare at the\n\
+        peak, NO where it ran out (peaks until then):\n\n";
     format!("{head}{}{}{legend}", table(header, &rows), if legend.is_empty() { "" } else { "\n" })
 }
 

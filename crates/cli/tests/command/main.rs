@@ -6,9 +6,11 @@ mod demo;
 mod doctor;
 mod info;
 mod output;
+mod plugins;
 mod process;
 mod random;
 mod replay;
+mod snapshots;
 #[cfg(unix)]
 mod terminal;
 mod usage;

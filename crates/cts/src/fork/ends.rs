@@ -71,13 +71,14 @@ pub(super) fn threads_end(script: &Script) -> Outcome {
 ///
 /// With `last_reference` the last handle of a runtime that was built is in a thread-local of the main thread, whose end
 /// comes before anything that is registered to run at exit.
-pub(super) fn exit(script: &Script, last_reference: bool) -> Outcome {
+pub(super) fn exit(last_reference: bool) -> Outcome {
     static KEPT: Mutex<Vec<(Runtime, anyaccel::Stream, anyaccel::Buffer)>> = Mutex::new(Vec::new());
     thread_local! {
         static LOCAL: RefCell<Option<(anyaccel::Stream, anyaccel::PinnedBuffer)>> = const { RefCell::new(None) };
     }
     let built = Runtime::builder().build()?;
-    let work = script.patience / 2;
+    // Nobody waits for it: the limit of the script is far shorter.
+    let work = Duration::from_secs(3600);
     for runtime in [Runtime::global(), built] {
         let stream = runtime.stream(())?;
         let buffer = runtime.zeros(1 << 20)?;

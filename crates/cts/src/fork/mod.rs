@@ -9,6 +9,7 @@
 //! whether its own kind is built in or not.
 
 mod ends;
+mod graphs;
 mod hammer;
 mod process;
 mod random;
@@ -20,6 +21,7 @@ use crate::env::{Env, MEMORY};
 use crate::subject::{Ask, Subject};
 use crate::subjects;
 use anyaccel_hal::{Driver, Kind};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -107,11 +109,7 @@ fn bend(name: &'static str, bend: fn(Bent) -> Bent) -> Arc<dyn Driver> {
 
 /// Runs a script in a process of its own, in which the face is told to use `backend`.
 pub(crate) fn script(env: &Env, name: &str, backend: &str) -> Outcome {
-    script_within(env, name, backend, env.patience * 5 / 2)
-}
-
-/// The same with a limit on how long the process may live.
-pub(crate) fn script_within(env: &Env, name: &str, backend: &str, limit: Duration) -> Outcome {
+    let limit = env.patience * 5 / 2;
     let Some(program) = env.child() else { return skip("no helper process") };
     let spawned = Command::new(program)
         .args([MARKER, env.subject.name(), name])
@@ -119,6 +117,8 @@ pub(crate) fn script_within(env: &Env, name: &str, backend: &str, limit: Duratio
         .env("ANYACCEL_BACKEND", backend)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        // Its own, so that the processes that it forks can be ended with it.
+        .process_group(0)
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
@@ -130,6 +130,7 @@ pub(crate) fn script_within(env: &Env, name: &str, backend: &str, limit: Duratio
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
             other => {
+                process::kill_group(&child);
                 // It may have ended meanwhile; there is nothing to do about either.
                 let _ended = child.kill().and_then(|()| child.wait());
                 return fail("", format!("the script to end within {limit:?}"), format!("it hangs ({other:?})"));

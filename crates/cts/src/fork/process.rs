@@ -51,6 +51,14 @@ pub(crate) fn in_fork(limit: Duration, run: impl FnOnce() -> Outcome) -> Outcome
     }
 }
 
+/// Ends a process that leads a group, and all that it forked.
+pub(super) fn kill_group(leader: &std::process::Child) {
+    if let Ok(group) = i32::try_from(leader.id()) {
+        // SAFETY: the leader was not waited for yet, so its group is still its own. Nothing is lost if it has ended.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+}
+
 /// All that comes until the other side closes; `None` if it does not in time.
 fn read_until(reader: &mut std::io::PipeReader, deadline: Instant) -> Option<String> {
     let mut text = Vec::new();

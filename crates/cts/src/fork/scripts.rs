@@ -1,6 +1,7 @@
 //! The scripts. Each begins in a process with one thread, in which nobody has used the runtime.
 
 use super::ends::{exit, quiet, threads_end, unknown_backend};
+use super::graphs::graphs;
 use super::hammer::{hammer, hammer_start};
 use super::{FAILING, FROZEN, Script, in_fork, random};
 use crate::case::{Outcome, errs, expect, fail, same, skip};
@@ -14,6 +15,7 @@ pub(super) fn run(name: &str, script: &Script) -> Outcome {
         "fresh" => fresh(script),
         "restart" => restart(script),
         "frozen" => frozen(script),
+        "graphs" => graphs(script),
         "innocent" => innocent(script),
         "culprits" => culprits(script),
         "no-trace" => no_trace(script),
@@ -25,8 +27,8 @@ pub(super) fn run(name: &str, script: &Script) -> Outcome {
         "random-frozen" => random::frozen(script),
         "quiet" => quiet(script),
         "threads-end" => threads_end(script),
-        "exit" => exit(script, false),
-        "exit-thread-local" => exit(script, true),
+        "exit" => exit(false),
+        "exit-thread-local" => exit(true),
         "unknown-backend" => unknown_backend(script),
         _ => skip(format!("no script is called {name}")),
     }

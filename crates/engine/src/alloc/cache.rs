@@ -16,7 +16,7 @@ use super::slots::{DENSE, bit};
 use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
 use crate::history::{StackId, StackSource, TAKERS};
-use crate::sync::{self, AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::{self, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 
 pub(super) type Guard<'a> = sync::Guard<'a, Heap>;
 
@@ -62,6 +62,8 @@ pub struct DeviceCache {
     pub(super) device: u32,
     pub(super) ports: Ports,
     heap: Mutex<Heap>,
+    /// Something that was [leaving](Heap::leaving) has left, or was refused.
+    left: Condvar,
     /// What the next allocation has to look at first: a bit for each dense stream slot with a queue, the top bit for
     /// parked blocks and the queues of further streams. Written under the lock.
     pub(super) attention: AtomicU64,
@@ -96,6 +98,7 @@ impl DeviceCache {
             notice: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             names: std::array::from_fn(|_| AtomicU64::new(0)),
+            left: Condvar::new(),
             side: Mutex::new(Vec::new()),
             observers: Mutex::new(Vec::new()),
             source: Mutex::new(None),
@@ -126,12 +129,54 @@ impl DeviceCache {
         (heap, out)
     }
 
+    /// Calls the device to give `bytes` back, which others may wait for.
+    pub(super) fn give_up<'a, T>(
+        &'a self,
+        mut heap: Guard<'a>,
+        bytes: u64,
+        call: impl FnOnce() -> T,
+    ) -> (Guard<'a>, T) {
+        heap.leaving += bytes;
+        let (mut heap, out) = self.outside(heap, call);
+        heap.leaving -= bytes;
+        heap.departed += 1;
+        self.left.notify_all();
+        (heap, out)
+    }
+
+    /// Waits until some of what other threads are giving back has left.
+    pub(super) fn wait_for_leaving<'a>(&'a self, heap: Guard<'a>) -> Guard<'a> {
+        self.left.wait(heap, None)
+    }
+
     /// Takes `size` bytes for `stream`. `None` for 0 bytes: nothing is counted.
     ///
     /// # Errors
     /// [`AllocError`]; counters then say only what they count of failures.
     pub fn alloc(&self, size: u64, stream: u64) -> Result<Option<Allocation>, AllocError> {
         self.take(size, stream, false)
+    }
+
+    /// [`alloc`](DeviceCache::alloc) as far as it needs neither the device nor a wait: `None` if it does, or for 0 bytes.
+    #[inline]
+    pub fn alloc_cached(&self, size: u64, stream: u64) -> Option<Allocation> {
+        let busy = self.attention.load(Ordering::Acquire) != 0 || self.notice.load(Ordering::Acquire) != 0;
+        if size == 0 || size >= MAX_REQUEST || busy {
+            return None;
+        }
+        let mut heap = self.lock_for_hit();
+        // What is recorded is recorded by `alloc`.
+        if heap.closed || heap.recorder.is_some() {
+            return None;
+        }
+        let rounded = heap.rules.round(size);
+        let shelf = heap.shelf_for(usize::from(rounded > SMALL_LIMIT), stream);
+        let id = heap.search(shelf, rounded);
+        if id == super::arena::NIL {
+            return None;
+        }
+        heap.unshelve(id);
+        Some(heap.hand_out(id, rounded, size, false))
     }
 
     /// [`alloc`](DeviceCache::alloc) for callers that will name the block by its address; 0 for 0 bytes.
@@ -326,10 +371,10 @@ impl DeviceCache {
         Ok(())
     }
 
-    /// The bit that stands for uses by `stream`, for [`free_used`](DeviceCache::free_used). The 64th and further streams
-    /// of a device share one bit.
+    /// The bit that stands for uses by `stream`, for [`free_used`](DeviceCache::free_used), until it is
+    /// [forgotten](DeviceCache::forget). Where a device has more than 63 streams at a time, the others share one bit.
     pub fn use_of(&self, stream: u64) -> Uses {
-        Uses(bit(self.lock().streams.slot(stream)))
+        Uses(bit(self.lock().slot(stream)))
     }
 
     /// Address and size of the live block that starts at `addr`.

@@ -1,7 +1,7 @@
 //! The end of a cache: everything goes back to the device, and what was still in use is reported.
 //!
 //! Once `closed` is set nobody is handed a block any more; a thread that got memory for a request at that moment gives it
-//! back. Once `seized` is set no block is active or pending; a thread that was making marks then leaves its block alone.
+//! back. What other threads are giving back is waited for: once closing returns they call the device no more about it. Once `seized` is set no block is active or pending; a thread that was making marks then leaves its block alone.
 
 use std::collections::HashSet;
 
@@ -42,6 +42,7 @@ impl Heap {
         self.seized = true;
         self.queues.iter_mut().for_each(std::collections::VecDeque::clear);
         self.waiting = 0;
+        self.waiting_beyond = 0;
         self.parked.clear();
         self.capture_uses.clear();
         let ids: Vec<u32> = self.held().map(|(id, _)| id).collect();
@@ -73,7 +74,15 @@ impl DeviceCache {
         let leaks = heap.leaks();
         heap.seize();
         self.publish(&heap);
-        drop(self.release_everything(heap, &mut fault));
+        heap = self.release_everything(heap, &mut fault);
+        if heap.leaving > 0 {
+            while heap.leaving > 0 {
+                heap = self.wait_for_leaving(heap);
+            }
+            // What the device refused to take from another thread is on its shelf again.
+            heap = self.release_everything(heap, &mut fault);
+        }
+        drop(heap);
         (leaks, fault.map_or(Ok(()), Err))
     }
 

@@ -217,7 +217,8 @@ impl DeviceCache {
         }
         heap.unshelve(id);
         heap.arena[id].life = Life::Busy;
-        let (mut heap, result) = self.outside(heap, || port.unmap(raw, begin, end - begin, unit));
+        let stream = heap.shelves[shelf as usize].stream;
+        let (mut heap, result) = self.give_up(heap, end - begin, || port.unmap(raw, begin, end - begin, unit, stream));
         if let Err(e) = result {
             fault.get_or_insert(e);
             let since = heap.arena[id].requested;

@@ -46,6 +46,8 @@ pub(super) struct Heap {
     pub(super) queues: Vec<VecDeque<(u64, u32)>>,
     /// The bits of the slots whose queue holds something.
     pub(super) waiting: u64,
+    /// How many queues that share a bit hold something.
+    pub(super) waiting_beyond: u32,
     /// Blocks given back that still need their marks, since a capture was under way or a mark failed.
     pub(super) parked: Vec<u32>,
     /// Uses of a block that were recorded under capture.
@@ -66,6 +68,10 @@ pub(super) struct Heap {
     pub(super) budget: Option<u64>,
     /// Bytes that calls to the device, now under way, may add.
     pub(super) in_flight: u64,
+    /// Bytes that threads are giving back to the device just now: still reserved, and nobody's to use.
+    pub(super) leaving: u64,
+    /// How often somebody has ended giving something back.
+    pub(super) departed: u64,
     /// Garbage collection is on.
     pub(super) collecting: bool,
     /// Garbage collection is or was on, so free blocks bear the time when they were shelved.
@@ -97,6 +103,7 @@ impl Heap {
             streams: Streams::default(),
             queues: Vec::new(),
             waiting: 0,
+            waiting_beyond: 0,
             parked: Vec::new(),
             capture_uses: HashMap::new(),
             captures: Vec::new(),
@@ -110,6 +117,8 @@ impl Heap {
             limit: None,
             budget: None,
             in_flight: 0,
+            leaving: 0,
+            departed: 0,
             collecting: false,
             ticking: false,
             closed: false,
@@ -171,7 +180,7 @@ impl Heap {
     #[inline(never)]
     fn find_shelf(&mut self, kind: usize, stream: u64) -> u32 {
         let pool = self.route(stream);
-        let slot = self.streams.slot(stream);
+        let slot = self.slot(stream);
         let mut shelf = self.pools[pool as usize].halves[kind & 1].shelf(slot);
         if shelf == NO_SHELF {
             shelf = self.put_up_shelf(pool, kind, stream, slot);
@@ -184,6 +193,39 @@ impl Heap {
             recent.1[kind & 1] = shelf;
         }
         shelf
+    }
+
+    /// The slot of a stream.
+    pub(super) fn slot(&mut self, stream: u64) -> u32 {
+        let (slot, inherits) = self.streams.slot(stream);
+        if inherits {
+            self.inherit_shelves(slot, stream);
+        }
+        slot
+    }
+
+    /// What was cached for a stream that is gone, and whose work has ended, is the next one's of its slot.
+    #[cold]
+    fn inherit_shelves(&mut self, slot: u32, stream: u64) {
+        for pool in &mut self.pools {
+            for half in &mut pool.halves {
+                let Some(shelf) = self.shelves.get_mut(half.shelf(slot) as usize) else { continue };
+                let before = std::mem::replace(&mut shelf.stream, stream);
+                let unmapped = half.unmapped.range((before, 0, 0)..=(before, u64::MAX, u32::MAX));
+                let unmapped: Vec<(u64, u64, u32)> = unmapped.copied().collect();
+                for entry in unmapped {
+                    half.unmapped.remove(&entry);
+                    half.unmapped.insert((stream, entry.1, entry.2));
+                }
+            }
+        }
+    }
+
+    /// Nobody asks for a stream's shelves by its number any more.
+    pub(super) fn forget_shelves(&mut self, stream: u64) {
+        if let Some(recent) = self.recent.iter_mut().find(|recent| recent.0 == stream) {
+            *recent = (0, [NO_SHELF; 2]);
+        }
     }
 
     #[cold]

@@ -85,6 +85,7 @@ impl DeviceCache {
         if heap.collecting && !(heap.capturing() && heap.departures.capture_frees_nothing) {
             heap = self.collect_garbage(heap, &mut fault);
         }
+        let mut departed = heap.departed;
         let mut attempt;
         (heap, attempt) = self.attempt(heap, request, false);
         if let Attempt::Full(_) = attempt
@@ -101,7 +102,19 @@ impl DeviceCache {
             && !heap.capturing()
         {
             heap = self.release_unused(heap, &mut fault);
+            departed = heap.departed;
             (heap, attempt) = self.attempt(heap, request, true);
+        }
+        while let Attempt::Full(_) = attempt
+            && (heap.leaving > 0 || heap.departed != departed)
+            && heap.departures.search_before_failing
+        {
+            // What another thread is giving back counts as reserved still. Soon there is room for it, or since just now.
+            if heap.departed == departed {
+                heap = self.wait_for_leaving(heap);
+            }
+            departed = heap.departed;
+            (heap, attempt) = self.attempt(heap, request, false);
         }
         if let Attempt::Full(_) = attempt
             && heap.departures.search_before_failing

@@ -36,9 +36,10 @@ impl Heap {
         if self.shelves[self.arena[id].shelf as usize].stream == stream {
             return;
         }
-        let bit = bit(self.streams.slot(stream));
+        let bit = bit(self.slot(stream));
         self.arena[id].links |= bit;
-        if self.capturing() {
+        // A use by one of the streams that share a bit says nothing of the others, which no capture may have joined.
+        if self.capturing() && bit != BEYOND {
             *self.capture_uses.entry(id).or_default() |= bit;
         }
     }
@@ -53,29 +54,48 @@ impl Heap {
 
     /// The streams of a set of uses, by id: (stream, slot).
     pub(super) fn users(&self, uses: u64) -> Vec<(u64, u32)> {
-        let slots = (0..self.streams.len()).filter(|&slot| uses & bit(slot) != 0);
-        let mut out: Vec<(u64, u32)> = slots.map(|slot| (self.streams.id(slot), slot)).collect();
-        out.sort_unstable();
-        out
+        self.streams.of(uses)
     }
 
-    /// Ends all entries of a queue up to a mark.
-    pub(super) fn retire(&mut self, slot: u32, done: u64) {
-        while let Some(queue) = self.queues.get_mut(slot as usize) {
-            match queue.front() {
-                Some(&(mark, id)) if mark <= done => {
-                    queue.pop_front();
-                    self.one_event_less(id);
-                }
-                Some(_) => return,
-                None => {
-                    // The shared bit may stand for other queues; those who poll it look at each.
-                    if slot < DENSE || !self.queues.iter().skip(DENSE as usize).any(|q| !q.is_empty()) {
-                        self.waiting &= !bit(slot);
-                    }
-                    return;
+    /// Ends all entries of a stream's queue up to a mark, unless the stream is gone: then they have ended.
+    pub(super) fn retire(&mut self, slot: u32, stream: u64, done: u64) {
+        if self.streams.is(slot, stream) {
+            self.retire_slot(slot, done);
+        }
+    }
+
+    fn retire_slot(&mut self, slot: u32, done: u64) {
+        while let Some(queue) = self.queues.get_mut(slot as usize)
+            && let Some(&(mark, id)) = queue.front()
+            && mark <= done
+        {
+            queue.pop_front();
+            if queue.is_empty() {
+                self.waiting_beyond -= u32::from(slot >= DENSE);
+                // The shared bit may stand for other queues; those who poll it look at each.
+                if slot < DENSE || self.waiting_beyond == 0 {
+                    self.waiting &= !bit(slot);
                 }
             }
+            self.one_event_less(id);
+        }
+    }
+
+    /// Slots of streams whose queue holds something, by stream.
+    fn waiting_streams(&self) -> Vec<(u64, u32)> {
+        let mut streams = self.streams.of(self.waiting);
+        streams.retain(|&(_, slot)| self.queues.get(slot as usize).is_some_and(|queue| !queue.is_empty()));
+        streams
+    }
+
+    /// A stream is gone, and with it all uses.
+    fn forget_stream(&mut self, stream: u64) {
+        let Some(slot) = self.streams.forget(stream) else { return };
+        self.retire_slot(slot, u64::MAX);
+        self.forget_shelves(stream);
+        if slot < DENSE {
+            // The next stream of this slot was in no capture.
+            self.capture_uses.values_mut().for_each(|uses| *uses &= !bit(slot));
         }
     }
 
@@ -94,6 +114,7 @@ impl Heap {
         }
         self.waiting |= bit(slot as u32);
         let queue = &mut self.queues[slot];
+        self.waiting_beyond += u32::from(slot >= DENSE as usize && queue.is_empty());
         queue.push_back((mark, id));
         // Two threads may come here in another order than that of their marks.
         let mut at = queue.len() - 1;
@@ -111,12 +132,23 @@ impl DeviceCache {
         self.attention.store(heap.waiting | parked, Ordering::Release);
     }
 
-    /// Queues a pending block behind a mark.
-    fn enqueue(&self, heap: &mut Heap, slot: u32, mark: u64, id: u32) {
+    /// A stream is gone for good, after all its work has ended: so have its uses, and the next new stream takes its place,
+    /// with the memory that was cached for it. To be called once nobody uses the stream any more.
+    pub fn forget(&self, stream: u64) {
+        let mut heap = self.lock();
+        heap.forget_stream(stream);
+        self.publish(&heap);
+    }
+
+    /// Queues a pending block behind a mark of a stream, unless the stream went while the mark was made.
+    fn enqueue(&self, heap: &mut Heap, (stream, slot): (u64, u32), mark: u64, id: u32) {
+        if !heap.streams.is(slot, stream) {
+            return;
+        }
         heap.arena[id].events += 1;
         heap.enqueue(slot, mark, id);
         if let Some(name) = self.names.get(slot as usize) {
-            name.store(heap.streams.id(slot), Ordering::Relaxed);
+            name.store(stream, Ordering::Relaxed);
         }
     }
 
@@ -151,13 +183,9 @@ impl DeviceCache {
             if heap.seized {
                 return;
             }
-            if let Ok(mark) = mark {
-                self.enqueue(&mut heap, slot, mark, id);
-            } else {
-                self.enqueue_all(&mut heap, id, &[(stream, slot)], &[mark]);
-                if heap.arena[id].events == 0 {
-                    heap.finish(id);
-                }
+            self.enqueue_all(&mut heap, id, &[(stream, slot)], &[mark]);
+            if heap.arena[id].events == 0 {
+                heap.finish(id);
             }
             self.publish(&heap);
             return;
@@ -182,11 +210,11 @@ impl DeviceCache {
     /// everything has ended.
     fn enqueue_all(&self, heap: &mut Heap, id: u32, users: &[(u64, u32)], marks: &[Result<u64, PortError>]) {
         let mut left = 0;
-        for (&(_, slot), mark) in users.iter().zip(marks) {
+        for (&user, mark) in users.iter().zip(marks) {
             match mark {
-                Ok(mark) => self.enqueue(heap, slot, *mark, id),
+                Ok(mark) => self.enqueue(heap, user, *mark, id),
                 Err(PortError::DeviceLost(_)) => {}
-                Err(_) => left |= bit(slot),
+                Err(_) => left |= bit(user.1),
             }
         }
         heap.arena[id].links = left;
@@ -264,16 +292,13 @@ impl DeviceCache {
         }
         // Many streams: not worth a hot path.
         let heap = self.lock();
-        let waiting: Vec<u32> =
-            (0..heap.queues.len()).filter(|&slot| !heap.queues[slot].is_empty()).map(|slot| slot as u32).collect();
-        let mut streams: Vec<(u64, u32)> = waiting.iter().map(|&slot| (heap.streams.id(slot), slot)).collect();
-        streams.sort_unstable();
+        let streams = heap.waiting_streams();
         let (mut heap, answers) =
             self.outside(heap, || streams.iter().map(|&(stream, _)| self.completed(stream)).collect::<Vec<_>>());
         let mut fault = None;
-        for (&(_, slot), answer) in streams.iter().zip(answers) {
+        for (&(stream, slot), answer) in streams.iter().zip(answers) {
             match answer {
-                Ok(done) => heap.retire(slot, done),
+                Ok(done) => heap.retire(slot, stream, done),
                 Err(e) => fault = fault.or(Some(e)),
             }
         }
@@ -293,8 +318,8 @@ impl DeviceCache {
         if heap.capturing() {
             return;
         }
-        for &(_, slot, mark) in &done.items[..done.len] {
-            heap.retire(slot, mark);
+        for &(stream, slot, mark) in &done.items[..done.len] {
+            heap.retire(slot, stream, mark);
         }
         self.publish(heap);
     }
@@ -303,16 +328,14 @@ impl DeviceCache {
     pub(super) fn wait_for_uses<'a>(&'a self, heap: Guard<'a>) -> (Guard<'a>, Result<(), PortError>) {
         let mut heap = self.settle(heap);
         let mut outcome = Ok(());
-        let mut streams: Vec<(u64, u32)> =
-            (0..heap.queues.len() as u32).map(|slot| (heap.streams.id(slot), slot)).collect();
-        streams.sort_unstable();
-        for (stream, slot) in streams {
-            let Some(&(mark, _)) = heap.queues[slot as usize].back() else { continue };
+        for (stream, slot) in heap.waiting_streams() {
+            let there = heap.streams.is(slot, stream);
+            let Some(&(mark, _)) = heap.queues[slot as usize].back().filter(|_| there) else { continue };
             let result;
             (heap, result) = self.outside(heap, || self.ports.marks.wait(stream, mark));
             match result {
-                Ok(()) => heap.retire(slot, mark),
-                Err(PortError::DeviceLost(_)) => heap.retire(slot, u64::MAX),
+                Ok(()) => heap.retire(slot, stream, mark),
+                Err(PortError::DeviceLost(_)) => heap.retire(slot, stream, u64::MAX),
                 Err(fault) => outcome = outcome.and(Err(fault)),
             }
         }

@@ -56,18 +56,19 @@ impl std::error::Error for PortError {}
 pub trait Segments: Send + Sync {
     /// Takes `len` bytes for blocks of `stream`. `Ok` means that the memory is backed.
     ///
-    /// Blocks are reused in the order of that stream without any mark, so its work may still use the segment when
-    /// [`free`](Segments::free) comes: the port waits for that stream then. Uses by others were waited for.
-    ///
     /// # Errors
     /// [`PortError::OutOfMemory`] if there is no room, else what the backend says.
     fn alloc(&self, len: u64, stream: u64) -> Result<RawSegment, PortError>;
 
-    /// Gives a segment back. May wait for the device.
+    /// Gives a segment back, whose blocks are those of `stream` by now: the one that it was taken for, or one that took the
+    /// place of that after it was [forgotten](super::DeviceCache::forget). May wait for the device.
+    ///
+    /// Blocks are reused in the order of their stream without any mark, so its work may still use the segment: the port
+    /// waits for that stream. Uses by others were waited for.
     ///
     /// # Errors
     /// What the backend says; the segment then stays cached.
-    fn free(&self, segment: RawSegment) -> Result<(), PortError>;
+    fn free(&self, segment: RawSegment, stream: u64) -> Result<(), PortError>;
 
     /// Total and free memory of the device.
     fn memory(&self) -> DeviceMemory;
@@ -75,8 +76,7 @@ pub trait Segments: Send + Sync {
 
 /// Address space that is mapped piece by piece: what growable segments are made of.
 pub trait Virtual: Send + Sync {
-    /// Reserves `len` bytes of address space, a multiple of `unit`, for blocks of `stream`; nothing is mapped yet. As for
-    /// segments, [`unmap`](Virtual::unmap) waits for that stream.
+    /// Reserves `len` bytes of address space, a multiple of `unit`, for blocks of `stream`; nothing is mapped yet.
     ///
     /// # Errors
     /// What the backend says.
@@ -94,11 +94,12 @@ pub trait Virtual: Send + Sync {
     /// [`PortError::OutOfMemory`] if the device can't back all of it, else what the backend says.
     fn map(&self, range: RawSegment, offset: u64, len: u64, unit: u64) -> Result<(), PortError>;
 
-    /// Unmaps `[offset, offset + len)`, whole units that are all mapped. May wait for the device.
+    /// Unmaps `[offset, offset + len)`, whole units that are all mapped, of blocks of `stream`. May wait for the device, and
+    /// waits for that stream as [`Segments::free`] does.
     ///
     /// # Errors
     /// What the backend says; the units then stay mapped.
-    fn unmap(&self, range: RawSegment, offset: u64, len: u64, unit: u64) -> Result<(), PortError>;
+    fn unmap(&self, range: RawSegment, offset: u64, len: u64, unit: u64, stream: u64) -> Result<(), PortError>;
 }
 
 /// Points in the order of a stream. Marks of one stream rise; `completed` says up to where it has come.

@@ -133,9 +133,12 @@ impl DeviceCache {
         heap.detach(blocks);
         // Told beforehand: the device may hand the address out to another thread before this one is back.
         heap.note_segments(Action::SegmentFree, blocks);
-        let raws: Vec<_> = blocks.iter().map(|&id| heap.segs[heap.arena[id].seg as usize].raw).collect();
-        let (mut heap, results) =
-            self.outside(heap, || raws.iter().map(|&raw| self.ports.segments.free(raw)).collect::<Vec<_>>());
+        let raw = |id: u32| heap.segs[heap.arena[id].seg as usize].raw;
+        let stream = |id: u32| heap.shelves[heap.arena[id].shelf as usize].stream;
+        let raws: Vec<_> = blocks.iter().map(|&id| (raw(id), stream(id))).collect();
+        let free = |&(raw, stream)| self.ports.segments.free(raw, stream);
+        let bytes = raws.iter().map(|(raw, _)| raw.len).sum();
+        let (mut heap, results) = self.give_up(heap, bytes, || raws.iter().map(free).collect::<Vec<_>>());
         for (&id, result) in blocks.iter().zip(results) {
             if result.is_ok() {
                 heap.forget_segment(id);

@@ -90,6 +90,7 @@ fn loom_closing_beside_a_trim() {
         cache.free_used(idle.handle, cache.use_of(1)).expect("live");
         let other = beside(&cache, |cache| cache.empty_cache());
         assert_eq!(leaks(cache.close()), 1);
+        assert_eq!((device.segments(), device.used()), (0, 0), "given back before closing returns");
         join(other).expect("the device refuses nothing");
         closed(&device, &cache);
     });

@@ -57,6 +57,36 @@ fn loom_a_free_block_goes_to_one() {
     });
 }
 
+/// All room is cached for another stream, and somebody is giving it back: who asks meanwhile gets it.
+fn beside_a_trim(settings: &'static str, limit: impl Fn(&crate::alloc::DeviceCache) + Send + Sync + 'static) {
+    model(3, move || {
+        let device = Device::new(1);
+        let cache = device.cache_with(settings);
+        limit(&cache);
+        let block = cache.alloc(BLOCK, 1).expect("there is room").expect("not of no bytes");
+        cache.free(block.handle).expect("live");
+        let other = beside(&cache, |cache| cache.empty_cache());
+        take(&cache);
+        join(other).expect("the device refuses nothing");
+        sound(&cache, 1);
+    });
+}
+
+#[test]
+fn loom_a_request_beside_a_trim_finds_the_room() {
+    beside_a_trim("", |_| ());
+}
+
+#[test]
+fn loom_a_request_beside_a_trim_finds_the_room_in_the_budget() {
+    beside_a_trim("", |cache| cache.set_budget(Some(BLOCK)));
+}
+
+#[test]
+fn loom_a_growing_request_beside_a_trim_finds_the_room_in_the_budget() {
+    beside_a_trim("expandable_segments:True", |cache| cache.set_budget(Some(BLOCK)));
+}
+
 /// Two threads ask the device at once under a limit for one block: each counts what the other is about to get.
 fn one_of_two(settings: &'static str, limit: impl Fn(&crate::alloc::DeviceCache) + Send + Sync + 'static) {
     model(4, move || {

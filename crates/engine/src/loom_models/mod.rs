@@ -150,7 +150,7 @@ impl Segments for Device {
         Ok(RawSegment { token: addr, addr, len })
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+    fn free(&self, segment: RawSegment, _stream: u64) -> Result<(), PortError> {
         let ended = self.ended.load(Ordering::Acquire);
         let unused = self.book.lock().uses.iter().all(|&(addr, mark)| addr != segment.addr || mark <= ended);
         assert!(unused, "memory given back that a stream still uses");
@@ -184,7 +184,7 @@ impl Virtual for Device {
         Ok(())
     }
 
-    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64, _stream: u64) -> Result<(), PortError> {
         let mut book = self.book.lock();
         book.used = book.used.checked_sub(len).expect("only what was mapped");
         Ok(())

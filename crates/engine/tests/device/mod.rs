@@ -130,7 +130,7 @@ impl Segments for TestDevice {
         Ok(RawSegment { token: addr, addr, len })
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+    fn free(&self, segment: RawSegment, _stream: u64) -> Result<(), PortError> {
         let mut state = self.call(Call::Free)?;
         if state.segments.remove(&segment.addr) != Some(segment.len) {
             state.violations.push(format!("free of {segment:?}, which is not live"));
@@ -188,7 +188,7 @@ impl Virtual for TestDevice {
         Ok(())
     }
 
-    fn unmap(&self, range: RawSegment, offset: u64, len: u64, unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, range: RawSegment, offset: u64, len: u64, unit: u64, _stream: u64) -> Result<(), PortError> {
         let mut state = self.call(Call::Unmap)?;
         state.used -= len;
         let State { ranges, violations, .. } = &mut *state;

@@ -1,7 +1,7 @@
 /* Numbers, and how they are written as elements of a type.
 
-   All of it is arithmetic on integers: no device's way with subnormal numbers, rounding or missing double precision
-   makes a difference, and a NaN is handled as it is written here. */
+   It is arithmetic on integers: no device's way with subnormal numbers, rounding or missing double precision makes a
+   difference, and a NaN is handled as it is written here. */
 
 #define DTYPE_BOOL 11
 #define DTYPE_U8 0

@@ -196,3 +196,45 @@ fn ptx_has_the_coefficients_of_the_host() {
         assert!([bits, negative].iter().any(|bits| ptx.contains(&format!("0d{bits:016X}"))), "{x}");
     }
 }
+
+/// A text with its comments left out.
+fn code_of(text: &str) -> String {
+    let mut parts = text.split("/*");
+    let before = parts.next().unwrap_or("");
+    let behind = parts.map(|part| part.split_once("*/").expect("the end of a comment").1);
+    std::iter::once(before).chain(behind).collect()
+}
+
+/// A device without double precision compiles what is left without `ANYACCEL_F64`: no double literal or variable.
+#[test]
+fn double_precision_stays_in_its_sections() {
+    for &program in Program::ALL {
+        let (mut depth, mut inside) = (0, None);
+        for line in code_of(&opencl::source(program).concat()).lines() {
+            match line.split_whitespace().next() {
+                Some("#ifdef" | "#ifndef" | "#if") => {
+                    depth += 1;
+                    if line == "#ifdef ANYACCEL_F64" {
+                        inside = inside.or(Some(depth));
+                    }
+                }
+                Some("#else") if inside == Some(depth) => inside = None,
+                Some("#endif") => {
+                    inside = inside.filter(|&at| at != depth);
+                    depth -= 1;
+                }
+                _ if inside.is_none() => {
+                    // An exponent is part of its word.
+                    let line = line.replace("e-", "e");
+                    for word in line.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_')) {
+                        let number = word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+                        let double = number && !word.ends_with('f') || word == "f64" || word == "double";
+                        assert!(!double, "{program:?}: {line}");
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(depth, 0);
+    }
+}

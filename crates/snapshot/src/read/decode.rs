@@ -353,11 +353,8 @@ impl Objects {
 
     fn blocks_of(&mut self, start: u64, list: Value) -> Result<Vec<Block>, String> {
         let items = self.items(list).ok_or("'blocks' is no list of blocks")?;
-        let owned = self.records.owned + items.len();
-        if owned > self.records.blocks.len() {
-            return Err("a block is in two segments".into());
-        }
-        let mut out = Vec::with_capacity(items.len());
+        let mut owned = self.records.owned;
+        let mut out = Vec::new();
         let mut end = start;
         for &item in items {
             let at = match item {
@@ -368,6 +365,10 @@ impl Objects {
                 },
                 _ => return Err("an item of 'blocks' is no block".into()),
             };
+            owned += 1;
+            if owned > self.records.blocks.len() {
+                return Err("a block is in two segments".into());
+            }
             let Piece { mut block, placed } = self.records.blocks[at as usize];
             if !placed {
                 block.addr = end;
@@ -375,6 +376,7 @@ impl Objects {
             end = block.addr.saturating_add(block.size);
             out.push(block);
         }
+        out.shrink_to_fit();
         self.records.owned = owned;
         Ok(out)
     }

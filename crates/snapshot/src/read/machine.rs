@@ -15,6 +15,9 @@ const DEEPEST: usize = 1 << 20;
 /// The highest protocol there is.
 const PROTOCOL: u8 = 5;
 
+/// Adds items to the object below them.
+type Add = fn(&mut Objects, u64, Value, &[Value], bool) -> Result<(), ReadError>;
+
 struct Machine<R> {
     source: Source<R>,
     objects: Objects,
@@ -55,6 +58,7 @@ pub(super) fn run<R: Read>(source: Source<R>, limits: Limits) -> Result<Snapshot
     let empty = objects.texts.intern("").0;
     let mut machine = Machine { source, objects, stack: Vec::new(), marks: Vec::new(), limits, offset: 0, empty };
     let top = machine.run()?;
+    machine.source.finish()?;
     let offset = machine.offset;
     machine.objects.seal(offset, top);
     assemble::snapshot(machine.objects, top, offset)
@@ -145,10 +149,7 @@ impl<R: Read> Machine<R> {
 
     /// Adds what lies above the last mark to the object below it, with `add`.
     #[inline]
-    fn gather(
-        &mut self,
-        add: fn(&mut Objects, u64, Value, &[Value], bool) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
+    fn gather(&mut self, add: Add) -> Result<(), ReadError> {
         let from = self.mark()?;
         if from == 0 || from <= self.floor() {
             return self.corrupt("the pickle adds to an object that is not there");

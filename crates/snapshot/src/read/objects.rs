@@ -257,7 +257,7 @@ impl Objects {
         let Value::Dict(id) = dict else {
             return corrupt(offset, format!("keys are set in {}, which is no dictionary", dict.kind()));
         };
-        if items.len() % 2 != 0 {
+        if !items.len().is_multiple_of(2) {
             return corrupt(offset, "a dictionary gets a key without a value");
         }
         if items.is_empty() {

@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read};
 
 use super::ReadError;
 
+/// Read at once: little of a small file, more of a large one.
+const FIRST_BLOCK: usize = 8 << 10;
 const BLOCK: usize = 256 << 10;
 
 /// The longest string or line that is read; names are rarely longer than a few hundred bytes.
@@ -24,7 +26,7 @@ pub(super) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(super) fn new(input: R, packed: bool) -> Self {
-        Source { input, packed, buffer: vec![0; BLOCK], at: 0, end: 0, base: 0, long: Vec::new() }
+        Source { input, packed, buffer: vec![0; FIRST_BLOCK], at: 0, end: 0, base: 0, long: Vec::new() }
     }
 
     /// The offset of the next byte.
@@ -40,6 +42,9 @@ impl<R: Read> Source<R> {
         self.base += self.at as u64;
         self.end -= self.at;
         self.at = 0;
+        if self.base > 0 && self.buffer.len() < BLOCK {
+            self.buffer.resize(BLOCK, 0);
+        }
         loop {
             match self.input.read(&mut self.buffer[self.end..]) {
                 Ok(0) => return Err(ReadError::Truncated { offset: self.base + self.end as u64, packed: self.packed }),
@@ -48,13 +53,7 @@ impl<R: Read> Source<R> {
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if self.packed => {
-                    let offset = self.base + self.end as u64;
-                    if error.kind() == ErrorKind::UnexpectedEof {
-                        return Err(ReadError::Truncated { offset, packed: true });
-                    }
-                    return Err(ReadError::Gzip { offset, reason: error.to_string() });
-                }
+                Err(error) if self.packed => return Err(self.packed_error(&error)),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -122,6 +121,31 @@ impl<R: Read> Source<R> {
             len -= n;
         }
         Ok(())
+    }
+
+    /// Reads the end of a gzip file, so that its checksum is looked at. What follows a plain pickle is left alone.
+    pub(super) fn finish(&mut self) -> Result<(), ReadError> {
+        const MOST: u64 = 16 << 20;
+        let end = self.offset() + MOST;
+        while self.packed && self.offset() < end {
+            self.at = self.end;
+            let before = self.offset();
+            match self.input.read(&mut self.buffer) {
+                Ok(0) => return Ok(()),
+                Ok(n) => (self.base, self.at, self.end) = (before, 0, n),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.packed_error(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn packed_error(&self, error: &std::io::Error) -> ReadError {
+        let offset = self.base + self.end as u64;
+        if error.kind() == ErrorKind::UnexpectedEof {
+            return ReadError::Truncated { offset, packed: true };
+        }
+        ReadError::Gzip { offset, reason: error.to_string() }
     }
 
     /// The rest of a line, without its end.

@@ -9,14 +9,57 @@ use anyaccel_engine::alloc::{DeviceMemory, Marks, PortError, Ports, RawSegment, 
 const ALIGN: u64 = 2 << 20;
 const BASE: u64 = 1 << 45;
 
+/// Address space, in steps of 2 MiB: what is free below the top, by address.
+#[derive(Debug)]
+struct Room {
+    gaps: BTreeMap<u64, u64>,
+    top: u64,
+}
+
+impl Room {
+    fn take(&mut self, len: u64) -> u64 {
+        let len = len.next_multiple_of(ALIGN);
+        match self.gaps.iter().find(|&(_, &gap)| gap >= len) {
+            Some((&addr, &gap)) => {
+                self.gaps.remove(&addr);
+                if gap > len {
+                    self.gaps.insert(addr + len, gap - len);
+                }
+                addr
+            }
+            None => {
+                self.top += len;
+                self.top - len
+            }
+        }
+    }
+
+    fn give(&mut self, addr: u64, len: u64) {
+        let (mut from, mut to) = (addr, addr + len.next_multiple_of(ALIGN));
+        if let Some((&below, &gap)) = self.gaps.range(..from).next_back()
+            && below + gap == from
+        {
+            self.gaps.remove(&below);
+            from = below;
+        }
+        if let Some(gap) = self.gaps.remove(&to) {
+            to += gap;
+        }
+        if to == self.top {
+            self.top = from;
+        } else {
+            self.gaps.insert(from, to - from);
+        }
+    }
+}
+
 /// Memory and address space of a device. Addresses given back are used again, the lowest gap that fits first.
 #[derive(Debug)]
 pub(super) struct Space {
     total: u64,
     used: AtomicU64,
     refused: AtomicU64,
-    /// Live ranges: address and length.
-    ranges: Mutex<BTreeMap<u64, u64>>,
+    room: Mutex<Room>,
     /// Blocks that streams used: how many have come free, and the place of the next one given back.
     completed: AtomicU64,
     next_mark: AtomicU64,
@@ -28,7 +71,7 @@ impl Space {
             total,
             used: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            ranges: Mutex::default(),
+            room: Mutex::new(Room { gaps: BTreeMap::new(), top: BASE }),
             completed: AtomicU64::new(0),
             next_mark: AtomicU64::new(0),
         }
@@ -55,8 +98,8 @@ impl Space {
         self.next_mark.store(place, Ordering::Relaxed);
     }
 
-    fn ranges(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, len: u64) -> Result<(), PortError> {
@@ -73,15 +116,7 @@ impl Space {
     }
 
     fn place(&self, len: u64) -> RawSegment {
-        let mut ranges = self.ranges();
-        let mut addr = BASE;
-        for (&start, &taken) in ranges.iter() {
-            if start - addr >= len {
-                break;
-            }
-            addr = (start + taken).next_multiple_of(ALIGN);
-        }
-        ranges.insert(addr, len);
+        let addr = self.room().take(len);
         RawSegment { token: addr, addr, len }
     }
 }
@@ -92,8 +127,8 @@ impl Segments for Space {
         Ok(self.place(len))
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
-        self.ranges().remove(&segment.addr);
+    fn free(&self, segment: RawSegment, _stream: u64) -> Result<(), PortError> {
+        self.room().give(segment.addr, segment.len);
         self.give(segment.len);
         Ok(())
     }
@@ -109,7 +144,7 @@ impl Virtual for Space {
     }
 
     fn release(&self, range: RawSegment) -> Result<(), PortError> {
-        self.ranges().remove(&range.addr);
+        self.room().give(range.addr, range.len);
         Ok(())
     }
 
@@ -117,7 +152,7 @@ impl Virtual for Space {
         self.take(len)
     }
 
-    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64, _stream: u64) -> Result<(), PortError> {
         self.give(len);
         Ok(())
     }
@@ -150,8 +185,8 @@ mod tests {
         let at = |len: u64| space.alloc(len, 0).unwrap();
         let (a, b, c) = (at(4 * MIB), at(20 * MIB), at(2 * MIB));
         assert_eq!((a.addr, b.addr, c.addr), (BASE, BASE + 4 * MIB, BASE + 24 * MIB));
-        space.free(a).unwrap();
-        space.free(b).unwrap();
+        space.free(a, 0).unwrap();
+        space.free(b, 0).unwrap();
         assert_eq!(at(24 * MIB).addr, BASE);
         assert_eq!(at(2 * MIB + 512).addr, BASE + 26 * MIB);
         assert_eq!(at(2 * MIB).addr, BASE + 30 * MIB);

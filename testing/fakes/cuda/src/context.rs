@@ -66,6 +66,10 @@ pub(crate) fn release(at: CUdevice) -> Result {
     match retained[at as usize].checked_sub(1) {
         Some(left) => {
             retained[at as usize] = left;
+            drop(retained);
+            if left == 0 {
+                crate::memory::free_all(device(at)?.card);
+            }
             Ok(())
         }
         None => Err(CUDA_ERROR_INVALID_CONTEXT),

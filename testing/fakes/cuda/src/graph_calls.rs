@@ -18,13 +18,7 @@ unsafe fn after(nodes: *const CUgraphNode, count: usize) -> Vec<usize> {
     unsafe { std::slice::from_raw_parts(nodes, count) }.iter().map(|node| node.0).collect()
 }
 
-unsafe fn add(
-    out: *mut CUgraphNode,
-    graph: CUgraph,
-    nodes: *const CUgraphNode,
-    count: usize,
-    work: Work,
-) -> Result {
+unsafe fn add(out: *mut CUgraphNode, graph: CUgraph, nodes: *const CUgraphNode, count: usize, work: Work) -> Result {
     // SAFETY: as the interface asks.
     unsafe { put(out, CUgraphNode(graph::get(graph)?.add(work, after(nodes, count))?)) }
 }

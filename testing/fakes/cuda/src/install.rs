@@ -28,6 +28,8 @@ pub fn install(folder: &Path, version: (u32, u32)) -> io::Result<Installed> {
     let built = beside.into_iter().find(|path| path.exists());
     let built = built.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{name} beside {program:?}")))?;
     let mut bytes = fs::read(built)?;
+    // The table does not know what is older than its oldest driver.
+    let version = version.max((11, 8));
     for symbol in Cuda::SYMBOLS.iter().chain(Nvml::SYMBOLS).filter(|symbol| symbol.since > version) {
         hide(&mut bytes, symbol.name);
     }

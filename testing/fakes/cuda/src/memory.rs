@@ -47,10 +47,7 @@ pub(crate) fn enable_peer(here: usize, there: usize) -> Result {
 /// Counts bytes of a card as taken.
 pub(crate) fn take(card: &Card, len: u64) -> Result {
     let fits = |used: u64| used.checked_add(len).filter(|&used| used <= card.memory);
-    card.used
-        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
-        .map(drop)
-        .map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)
+    card.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).map(drop).map_err(|_| CUDA_ERROR_OUT_OF_MEMORY)
 }
 
 pub(crate) fn give(card: &Card, len: u64) {
@@ -121,6 +118,18 @@ pub(crate) fn free(at: u64) -> Result {
     }
     unmap(at, block.len);
     Ok(())
+}
+
+/// A context goes, and its memory with it.
+pub(crate) fn free_all(card: &'static Card) {
+    let blocks = lock(&BLOCKS);
+    let of_card = |block: &Block| matches!(block.kind, Kind::Device(owner) if std::ptr::eq(owner, card));
+    let gone: Vec<u64> = blocks.iter().filter(|(_, block)| of_card(block)).map(|(&at, _)| at).collect();
+    drop(blocks);
+    for at in gone {
+        // Nobody else frees the memory of a context that goes.
+        let _freed = free(at);
+    }
 }
 
 /// Whether the driver knows all of a range; neighbours that touch count as one, as mapped pieces do.

@@ -4,15 +4,9 @@ use crate::call::{exports, put};
 use crate::context::{context, current, current_even_if_lost, device as device_of};
 use crate::graph::unsafe_call;
 use crate::memory::{self, Block, Kind};
-use crate::schedule::wait_until;
 use crate::stream::{self, Work};
 use anyaccel_cuda::sys::*;
 use std::ffi::c_void;
-
-/// What freeing does before it frees.
-fn device_idle(ordinal: usize) {
-    wait_until(|| stream::all_idle(|stream| stream.ordinal == ordinal));
-}
 
 fn set(dst: CUdeviceptr, value: u32, size: u32, count: usize, on: CUstream) -> crate::call::Result {
     let stream = stream::here(current()?, on)?;
@@ -33,7 +27,7 @@ exports! {
     fn cuMemFree_v2(address: CUdeviceptr) {
         let here = current()?;
         unsafe_call()?;
-        device_idle(here.ordinal);
+        stream::drain(here.ordinal);
         memory::free(address)
     }
 
@@ -77,7 +71,7 @@ exports! {
     fn cuMemFreeHost(pointer: *mut c_void) {
         let here = current()?;
         unsafe_call()?;
-        device_idle(here.ordinal);
+        stream::drain(here.ordinal);
         let at = pointer as usize as u64;
         let block = memory::remove(at, |kind| matches!(kind, Kind::Pinned))?;
         memory::unmap(at, block.len);
@@ -101,7 +95,7 @@ exports! {
     fn cuMemHostUnregister(pointer: *mut c_void) {
         let here = current()?;
         unsafe_call()?;
-        device_idle(here.ordinal);
+        stream::drain(here.ordinal);
         let at = pointer as usize as u64;
         memory::remove(at, |kind| matches!(kind, Kind::Registered))
             .map(drop)

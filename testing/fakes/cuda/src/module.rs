@@ -15,11 +15,14 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Function {
     pub(crate) name: String,
     /// `None` for a binary, whose parameters the fake does not read.
-    pub(crate) params: Option<Vec<(usize, usize)>>,
+    pub(crate) params: Params,
     pub(crate) ordinal: usize,
     /// Most dynamic shared memory.
     pub(crate) shared: AtomicI32,
 }
+
+/// Offsets and sizes of parameters, where they are known.
+type Params = Option<Vec<(usize, usize)>>;
 
 type Functions = Vec<(CUfunction, Arc<Function>)>;
 
@@ -32,7 +35,7 @@ fn next() -> usize {
 
 /// Loads the text of a PTX or the bytes of a binary; a failure comes with the assembler's log.
 pub(crate) fn load(here: Context, image: &[u8]) -> std::result::Result<CUmodule, (u32, String)> {
-    let entries: Vec<(String, Option<Vec<(usize, usize)>>)> = if image.starts_with(b"\x7fELF") {
+    let entries: Vec<(String, Params)> = if image.starts_with(b"\x7fELF") {
         sections(image).into_iter().map(|name| (name, None)).collect()
     } else {
         let text = std::str::from_utf8(image).map_err(|_| (CUDA_ERROR_INVALID_IMAGE, String::new()))?;

@@ -20,7 +20,8 @@ unsafe fn image_of<'a>(image: *const c_void) -> &'a [u8] {
             return CStr::from_ptr(start.cast()).to_bytes();
         }
         let header = std::slice::from_raw_parts(start, 64);
-        let number = |at: usize, len: usize| header[at..at + len].iter().rev().fold(0_usize, |n, &b| n << 8 | usize::from(b));
+        let number =
+            |at: usize, len: usize| header[at..at + len].iter().rev().fold(0_usize, |n, &b| n << 8 | usize::from(b));
         // Section headers come last in what the tools write; where they end the image does.
         let end = (number(0x28, 8) + number(0x3a, 2) * number(0x3c, 2)).max(64);
         let programs = number(0x20, 8) + number(0x36, 2) * number(0x38, 2);

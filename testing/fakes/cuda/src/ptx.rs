@@ -82,7 +82,10 @@ pub(crate) fn assemble(
     };
     if written > newest(driver) {
         let (major, minor) = newest(driver);
-        let log = format!("ptxas application ptx input, line 1; fatal   : Unsupported .version {}.{}; current version is '{major}.{minor}'\n", written.0, written.1);
+        let log = format!(
+            "ptxas application ptx input, line 1; fatal   : Unsupported .version {}.{}; current version is '{major}.{minor}'\n",
+            written.0, written.1
+        );
         return Err((CUDA_ERROR_UNSUPPORTED_PTX_VERSION, log));
     }
     let target = directive(&text, ".target").and_then(|target| target.split(',').next()?.trim().strip_prefix("sm_"));

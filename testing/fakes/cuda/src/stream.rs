@@ -7,9 +7,7 @@ use crate::event::{Event, Point, Recorded};
 use crate::graph::{Capture, Joined};
 use crate::kernel::Launch;
 use crate::schedule;
-use anyaccel_cuda::sys::{
-    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUhostFn, CUstream,
-};
+use anyaccel_cuda::sys::{CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUhostFn, CUstream};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,9 +58,11 @@ pub(crate) fn get(stream: CUstream) -> Result<Arc<Stream>> {
 
 /// A stream of the current context.
 pub(crate) fn here(context: Context, stream: CUstream) -> Result<Arc<Stream>> {
-    get(stream).and_then(|stream| {
-        if stream.ordinal == context.ordinal { Ok(stream) } else { Err(CUDA_ERROR_INVALID_HANDLE) }
-    })
+    get(stream).and_then(
+        |stream| {
+            if stream.ordinal == context.ordinal { Ok(stream) } else { Err(CUDA_ERROR_INVALID_HANDLE) }
+        },
+    )
 }
 
 /// Work that is under way goes on; the queue lives until it is empty.
@@ -74,6 +74,21 @@ pub(crate) fn destroy(stream: CUstream) -> Result {
 pub(crate) fn all_idle(fits: impl Fn(&Stream) -> bool) -> bool {
     let streams: Vec<Arc<Stream>> = lock(&STREAMS).values().filter(|stream| fits(stream)).cloned().collect();
     streams.iter().all(|stream| !lock(&stream.state).scheduled)
+}
+
+/// Waits for everything that was enqueued on a device before the call, whatever is enqueued meanwhile.
+pub(crate) fn drain(ordinal: usize) {
+    let streams: Vec<Arc<Stream>> =
+        lock(&STREAMS).values().filter(|stream| stream.ordinal == ordinal).cloned().collect();
+    let mut points = Vec::new();
+    for stream in streams {
+        if lock(&stream.state).scheduled {
+            let point = Arc::new(Point::default());
+            stream.push([Task::Record(Arc::clone(&point))]);
+            points.push(point);
+        }
+    }
+    schedule::wait_until(|| points.iter().all(|point| point.ended()));
 }
 
 /// Streams that take part in a capture.
@@ -151,9 +166,7 @@ impl Stream {
                 Ok(())
             }
             // A capture must not depend on work outside of it.
-            (Recorded::Point(_), Some(joined)) => {
-                Err(joined.capture.break_with(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED))
-            }
+            (Recorded::Point(_), Some(joined)) => Err(joined.capture.break_with(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)),
             (Recorded::Captured(capture, nodes), Some(joined)) if Arc::ptr_eq(&capture, &joined.capture) => {
                 joined.last.extend(nodes);
                 Ok(())

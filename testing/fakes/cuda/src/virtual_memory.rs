@@ -164,17 +164,19 @@ exports! {
     fn cuMemUnmap(address: CUdeviceptr, bytes: usize) {
         let here = current()?;
         unsafe_call()?;
-        let mut at = address;
         let end = address + bytes as u64;
+        let whole = |mapped: &BTreeMap<u64, Mapping>| {
+            // Mappings go as they came: whole.
+            let mut at = address;
+            while at < end {
+                at += mapped.get(&at).ok_or(CUDA_ERROR_INVALID_VALUE)?.len;
+            }
+            if at == end { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+        };
+        whole(&lock(&MAPPED))?;
+        crate::stream::drain(here.ordinal);
         let mut mapped = lock(&MAPPED);
-        // Mappings go as they came: whole.
-        while at < end {
-            at += mapped.get(&at).ok_or(CUDA_ERROR_INVALID_VALUE)?.len;
-        }
-        if at != end {
-            return Err(CUDA_ERROR_INVALID_VALUE);
-        }
-        crate::schedule::wait_until(|| crate::stream::all_idle(|stream| stream.ordinal == here.ordinal));
+        whole(&mapped)?;
         let gone: Vec<u64> = mapped.range(address..end).map(|(&at, _)| at).collect();
         for at in gone {
             let Some(mapping) = mapped.remove(&at) else { continue };

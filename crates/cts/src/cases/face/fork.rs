@@ -2,7 +2,7 @@
 
 use crate::case::{Capability, Case};
 use crate::env::Env;
-use crate::fork::{FAILING, FROZEN, HIDDEN, RESTARTS, script, script_within};
+use crate::fork::{FAILING, FROZEN, HIDDEN, RESTARTS, script};
 
 const CHILD: &[Capability] = &[Capability::Child];
 
@@ -13,6 +13,7 @@ const fn case(id: &'static str, sentences: &'static [&'static str], run: fn(&Env
 pub(super) const CASES: &[Case] = &[
     case("fork.while-fresh", &["fork.fresh"], |env| script(env, "fresh", FROZEN)),
     case("fork.restarts", &["fork.restart", "fork.stale", "fork.current-index"], restarts),
+    case("fork.graphs", &["fork.stale", "fork.restart"], graphs),
     case(
         "fork.one-error",
         &["fork.one-error", "fork.text", "fork.no-ops", "fork.count", "fork.current-index"],
@@ -29,11 +30,9 @@ pub(super) const CASES: &[Case] = &[
     case("fork.no-deadlock/start", &["fork.no-deadlock"], no_deadlock_in_start).rules(&[24]),
     case("process.discovery-is-quiet", &[], |env| script(env, "quiet", RESTARTS)).rules(&[22]),
     case("process.threads-end", &[], |env| script(env, "threads-end", RESTARTS)).rules(&[25]),
-    // Its work goes on for half of the patience: nobody waits for it.
-    case("process.exit", &["exit.quiet"], |env| script_within(env, "exit", RESTARTS, env.patience / 4)),
-    case("process.exit/thread-local", &["exit.quiet"], |env| {
-        script_within(env, "exit-thread-local", RESTARTS, env.patience / 4)
-    }),
+    // Work of an hour is under way then: nobody waits for it.
+    case("process.exit", &["exit.quiet"], |env| script(env, "exit", RESTARTS)),
+    case("process.exit/thread-local", &["exit.quiet"], |env| script(env, "exit-thread-local", RESTARTS)),
     case("process.unknown-backend", &["environment.bad"], |env| script(env, "unknown-backend", "no_such_backend")),
 ];
 
@@ -44,6 +43,11 @@ fn restartable(env: &Env) -> crate::case::Outcome {
 fn restarts(env: &Env) -> crate::case::Outcome {
     restartable(env)?;
     script(env, "restart", RESTARTS)
+}
+
+fn graphs(env: &Env) -> crate::case::Outcome {
+    restartable(env)?;
+    script(env, "graphs", RESTARTS)
 }
 
 fn no_deadlock(env: &Env) -> crate::case::Outcome {

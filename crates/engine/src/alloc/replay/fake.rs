@@ -102,7 +102,7 @@ impl Segments for FakeDevice {
         Ok(segment)
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+    fn free(&self, segment: RawSegment, _stream: u64) -> Result<(), PortError> {
         self.inner().used -= segment.len;
         self.log(|d| format!("F{d}.{}:{}", segment.token, segment.len));
         Ok(())
@@ -138,7 +138,7 @@ impl Virtual for FakeDevice {
         Ok(())
     }
 
-    fn unmap(&self, range: RawSegment, offset: u64, len: u64, unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, range: RawSegment, offset: u64, len: u64, unit: u64, _stream: u64) -> Result<(), PortError> {
         self.inner().used -= len;
         for at in (offset..offset + len).step_by(unit as usize) {
             self.log(|d| format!("u{d}.{}+{at}:{unit}", range.token));

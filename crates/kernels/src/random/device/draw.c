@@ -93,9 +93,31 @@ FN f64 unit_f64(u64 x) {
 }
 #endif
 
+/* Writes the elements of a call at once: they are neighbours, and their place is a multiple of 16 or of all their bytes. */
+FN void write_neighbours(GLOBAL u8 *place, u32 size, const struct numbers *elements, u32 per_call) {
+    u64 mask = ~0ul >> (64 - 8 * size);
+    u64 x = elements->n[0] & mask, y = elements->n[1] & mask;
+    u64 z = per_call == 4 ? elements->n[2] & mask : 0, w = per_call == 4 ? elements->n[3] & mask : 0;
+    u64 low = x | y << (8 * size & 63), high = z | w << (8 * size & 63);
+    switch (size * per_call) {
+    case 2: STORE(u16, place, low); break;
+    case 4: STORE(u32, place, size == 2 ? low : low | high << 16); break;
+    case 8: STORE(u64, place, size == 4 ? low : low | high << 32); break;
+    case 32: STORE_16(place + 16, z, w); STORE_16(place, x, y); break;
+    default: STORE_16(place, size == 8 ? x : low, size == 8 ? y : high); break;
+    }
+}
+
 FN void write_call(
     GLOBAL u8 *to, u32 size, u64 count, const struct random_call *call, const struct numbers *elements, u32 per_call
 ) {
+    GLOBAL u8 *first = to + call->first * size;
+    u32 bytes = size * per_call;
+    u32 at_once = call->step == 1 && count - call->first >= per_call ? 1 : 0;
+    if (at_once != 0 && (ADDRESS(first) & ((bytes < 16 ? bytes : 16) - 1)) == 0) {
+        write_neighbours(first, size, elements, per_call);
+        return;
+    }
     for (u32 k = 0; k < per_call; k++) {
         u64 i = call->first + k * call->step;
         if (i < count) {

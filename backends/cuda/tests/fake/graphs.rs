@@ -1,0 +1,147 @@
+//! Native captures, and what captures of others forbid.
+
+use crate::Scenario;
+use crate::lab::{Lab, arg, eventually};
+use anyaccel_hal::{Arg, CaptureMode, FaultKind, Format, Launch, Mark};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+pub(crate) const ALL: &[Scenario] = &[
+    Scenario::new("a_capture_becomes_a_graph", a_capture),
+    Scenario::new("a_capture_over_two_streams", two_streams),
+    Scenario::new("what_breaks_a_capture_ends_it", broken),
+    Scenario::new("memory_comes_and_goes_beside_any_capture", beside_a_capture),
+    Scenario::new("functions_in_a_capture_run_at_each_replay", functions_in_a_capture),
+];
+
+fn a_capture() {
+    let lab = Lab::new();
+    let stream = lab.stream();
+    let place = lab.memory(4096);
+    lab.fill(stream, place, 0, 4096).expect("a fill");
+    let kernel = lab.load(Format::Ptx, include_bytes!("increment.ptx"), "increment").expect("a kernel");
+    let graphs = lab.device.graphs().expect("graphs");
+    // SAFETY: H1: a stream of this device, here and below; one replay after the other in one stream.
+    unsafe {
+        assert_eq!(graphs.capture_id(stream), Ok(None));
+        let id = graphs.begin(stream, CaptureMode::Global).expect("a capture");
+        assert_eq!(graphs.capture_id(stream), Ok(Some(id)));
+        assert_eq!(graphs.begin(stream, CaptureMode::Global).map_err(|fault| fault.kind), Err(FaultKind::Invalid));
+        let args = [arg(place, 4096), Arg::Bytes(&1024_u32.to_le_bytes())];
+        lab.launch(stream, kernel, Launch::linear(4, 256), &args).expect("a node");
+        lab.launch(stream, kernel, Launch::linear(4, 256), &args).expect("a node");
+        assert!(matches!(lab.mark(stream), Ok(Mark::Captured(_))));
+        assert_eq!(lab.finish(stream).map_err(|fault| fault.kind), Err(FaultKind::Invalid), "it can't end now");
+        let graph = graphs.end(stream).expect("a graph");
+        assert_eq!(graphs.capture_id(stream), Ok(None));
+        assert_eq!(lab.read(stream, place, 4)[0], 0, "nothing ran yet");
+        for _ in 0..5 {
+            graphs.replay(graph, stream).expect("a replay");
+        }
+        assert_eq!(lab.read(stream, place, 4096), [10, 0, 0, 0].repeat(1024));
+        graphs.destroy(graph);
+    }
+}
+
+fn two_streams() {
+    let lab = Lab::new();
+    let (one, other) = (lab.stream(), lab.stream());
+    let (a, b) = (lab.memory(64), lab.memory(64));
+    let graphs = lab.device.graphs().expect("graphs");
+    // SAFETY: as above.
+    unsafe {
+        let id = graphs.begin(one, CaptureMode::ThreadLocal).expect("a capture");
+        lab.fill(one, a, 1, 64).expect("a node");
+        let fork = lab.mark(one).expect("a point");
+        lab.wait(other, one, fork).expect("a wait");
+        assert_eq!(graphs.capture_id(other), Ok(Some(id)), "the other stream takes part");
+        lab.fill(other, b, 2, 64).expect("a node");
+        let join = lab.mark(other).expect("a point");
+        lab.wait(one, other, join).expect("a wait");
+        let graph = graphs.end(one).expect("a graph");
+        assert_eq!(graphs.capture_id(other), Ok(None));
+        assert!(matches!(lab.mark(other), Ok(Mark::At(_))), "the other stream is as before");
+        graphs.replay(graph, one).expect("a replay");
+        assert_eq!((lab.read(one, a, 64), lab.read(one, b, 64)), (vec![1; 64], vec![2; 64]));
+        graphs.destroy(graph);
+    }
+}
+
+fn broken() {
+    let lab = Lab::new();
+    let (one, other) = (lab.stream(), lab.stream());
+    let place = lab.memory(64);
+    let graphs = lab.device.graphs().expect("graphs");
+    // SAFETY: as above.
+    unsafe {
+        graphs.begin(one, CaptureMode::ThreadLocal).expect("a capture");
+        let fork = lab.mark(one).expect("a point");
+        lab.wait(other, one, fork).expect("a wait");
+        lab.fill(other, place, 2, 64).expect("a node");
+        let fault = graphs.end(one).expect_err("the other stream did not come back");
+        assert_eq!((fault.kind, fault.api, fault.code), (FaultKind::Invalid, "cuStreamEndCapture", 904));
+        assert_eq!(graphs.capture_id(one), Ok(None), "it has ended all the same");
+        graphs.begin(one, CaptureMode::Relaxed).expect("another capture");
+        lab.fill(one, place, 3, 64).expect("a node");
+        graphs.abort(one);
+        graphs.abort(one);
+        assert_eq!(graphs.capture_id(one), Ok(None));
+    }
+    lab.fill(one, place, 4, 64).expect("a fill");
+    assert_eq!(lab.read(one, place, 64), [4; 64]);
+}
+
+fn beside_a_capture() {
+    let lab = Lab::new();
+    let (stream, free) = (lab.stream(), lab.stream());
+    let place = lab.memory(64);
+    lab.fill(free, place, 1, 64).expect("a fill");
+    let before = lab.mark(free).expect("a mark");
+    let graphs = lab.device.graphs().expect("graphs");
+    // SAFETY: as above.
+    unsafe { graphs.begin(stream, CaptureMode::Global) }.expect("a capture");
+    lab.fill(stream, place, 2, 64).expect("a node");
+    let beside = || {
+        let mem = lab.device.alloc(1 << 20).expect("memory beside a capture").mem;
+        lab.free(mem).expect("giving it back");
+        // SAFETY: H1.
+        eventually("the mark ends", || {
+            unsafe { lab.device.completed(free) }.is_ok_and(|ended| Mark::At(ended) == before)
+        });
+        let pinned = lab.device.pinned().expect("pinned memory");
+        let (mem, _) = pinned.alloc(4096).expect("pinned memory");
+        // SAFETY: H1, H5.
+        unsafe { pinned.free(mem) }.expect("giving it back");
+    };
+    beside();
+    std::thread::scope(|scope| scope.spawn(beside).join()).expect("the same on another thread");
+    // SAFETY: as above.
+    let graph = unsafe { graphs.end(stream) }.expect("nothing broke it");
+    // SAFETY: as above.
+    unsafe { graphs.replay(graph, stream) }.expect("a replay");
+    assert_eq!(lab.read(stream, place, 64), [2; 64]);
+}
+
+fn functions_in_a_capture() {
+    use anyaccel_hal::{GraphNode, HostFn, Op};
+    let lab = Lab::new();
+    let stream = lab.stream();
+    let graphs = lab.device.graphs().expect("graphs");
+    assert!(graphs.limits().host_calls);
+    let runs = Arc::new(AtomicU32::new(0));
+    let inside = runs.clone();
+    let call = Op::HostCall(HostFn::new(move |_| {
+        inside.fetch_add(1, Ordering::SeqCst);
+    }));
+    // SAFETY: H1, H13; one replay after the other in one stream.
+    unsafe {
+        let graph = graphs.build(vec![GraphNode { op: call, after: [].into() }]).expect("a graph");
+        for _ in 0..20 {
+            graphs.replay(graph, stream).expect("a replay");
+        }
+        lab.finish(stream).expect("an end");
+        assert_eq!(runs.load(Ordering::SeqCst), 20);
+        graphs.destroy(graph);
+    }
+    assert_eq!(Arc::strong_count(&runs), 1, "the function goes with its graph");
+}
