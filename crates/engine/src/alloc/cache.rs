@@ -146,7 +146,10 @@ impl DeviceCache {
 
     /// Waits until some of what other threads are giving back has left.
     pub(super) fn wait_for_leaving<'a>(&'a self, heap: Guard<'a>) -> Guard<'a> {
-        self.left.wait(heap, None)
+        let caller = heap.caller;
+        let mut heap = self.left.wait(heap, None);
+        heap.caller = caller;
+        heap
     }
 
     /// Takes `size` bytes for `stream`. `None` for 0 bytes: nothing is counted.
@@ -166,7 +169,7 @@ impl DeviceCache {
         }
         let mut heap = self.lock_for_hit();
         // What is recorded is recorded by `alloc`.
-        if heap.closed || heap.recorder.is_some() {
+        if heap.unusual {
             return None;
         }
         let rounded = heap.rules.round(size);
