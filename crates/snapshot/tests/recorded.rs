@@ -67,7 +67,7 @@ impl Segments for Device {
         Ok(self.place(len))
     }
 
-    fn free(&self, segment: RawSegment) -> Result<(), PortError> {
+    fn free(&self, segment: RawSegment, _stream: u64) -> Result<(), PortError> {
         let mut state = self.state.lock().unwrap();
         state.used -= segment.len;
         state.ranges.remove(&segment.addr);
@@ -93,7 +93,7 @@ impl Virtual for Device {
         self.take(len)
     }
 
-    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64) -> Result<(), PortError> {
+    fn unmap(&self, _range: RawSegment, _offset: u64, len: u64, _unit: u64, _stream: u64) -> Result<(), PortError> {
         self.state.lock().unwrap().used -= len;
         Ok(())
     }

@@ -146,7 +146,10 @@ impl DeviceCache {
 
     /// Waits until some of what other threads are giving back has left.
     pub(super) fn wait_for_leaving<'a>(&'a self, heap: Guard<'a>) -> Guard<'a> {
-        self.left.wait(heap, None)
+        let caller = heap.caller;
+        let mut heap = self.left.wait(heap, None);
+        heap.caller = caller;
+        heap
     }
 
     /// Takes `size` bytes for `stream`. `None` for 0 bytes: nothing is counted.
@@ -166,7 +169,7 @@ impl DeviceCache {
         }
         let mut heap = self.lock_for_hit();
         // What is recorded is recorded by `alloc`.
-        if heap.closed || heap.recorder.is_some() {
+        if heap.unusual {
             return None;
         }
         let rounded = heap.rules.round(size);
@@ -220,7 +223,23 @@ impl DeviceCache {
     #[inline(always)]
     fn take_locked<'a>(
         &'a self,
-        mut heap: Guard<'a>,
+        heap: Guard<'a>,
+        caller: StackId,
+        size: u64,
+        stream: u64,
+        indexed: bool,
+    ) -> Result<Option<Allocation>, AllocError> {
+        if heap.unusual {
+            return self.take_unusual(heap, caller, size, stream, indexed);
+        }
+        self.place::<false>(heap, caller, size, stream, indexed)
+    }
+
+    /// [`take`](DeviceCache::take) of a cache that is closed or recorded.
+    #[inline(never)]
+    fn take_unusual<'a>(
+        &'a self,
+        heap: Guard<'a>,
         caller: StackId,
         size: u64,
         stream: u64,
@@ -229,6 +248,19 @@ impl DeviceCache {
         if heap.closed {
             return Err(AllocError::Closed { device: self.device });
         }
+        self.place::<true>(heap, caller, size, stream, indexed)
+    }
+
+    /// Finds a block for a request and hands it out, noted or not.
+    #[inline(always)]
+    fn place<'a, const NOTED: bool>(
+        &'a self,
+        mut heap: Guard<'a>,
+        caller: StackId,
+        size: u64,
+        stream: u64,
+        indexed: bool,
+    ) -> Result<Option<Allocation>, AllocError> {
         let rounded = heap.rules.round(size);
         let kind = usize::from(rounded > SMALL_LIMIT);
         let shelf = heap.shelf_for(kind, stream);
@@ -236,7 +268,7 @@ impl DeviceCache {
         if id != super::arena::NIL {
             heap.unshelve(id);
             let block = heap.hand_out(id, rounded, size, indexed);
-            if heap.recorder.is_some() {
+            if NOTED {
                 heap.caller = caller;
                 heap.note_taken(id);
             }

@@ -63,7 +63,7 @@ impl DeviceCache {
         if heap.closed {
             return (Vec::new(), Ok(()));
         }
-        heap.closed = true;
+        (heap.closed, heap.unusual) = (true, true);
         heap.captures.clear();
         self.capturing.store(false, Ordering::Release);
         let mut fault = None;

@@ -78,6 +78,8 @@ pub(super) struct Heap {
     pub(super) ticking: bool,
     /// Nobody is handed a block any more.
     pub(super) closed: bool,
+    /// The cache is closed, or its events are recorded.
+    pub(super) unusual: bool,
     /// Closing took all blocks from whoever had them.
     pub(super) seized: bool,
     /// While events are recorded.
@@ -120,6 +122,7 @@ impl Heap {
             collecting: false,
             ticking: false,
             closed: false,
+            unusual: false,
             seized: false,
             recorder: None,
             caller: StackId::EMPTY,

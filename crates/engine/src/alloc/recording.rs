@@ -101,6 +101,7 @@ impl DeviceCache {
                 heap.segs.iter_mut().for_each(|seg| seg.stack = StackId::ABSENT);
             }
         }
+        heap.unusual = heap.closed || heap.recorder.is_some();
         self.notice.fetch_and(!(TAKERS | GIVERS), Ordering::AcqRel);
         self.notice.fetch_or(stacks, Ordering::AcqRel);
     }
