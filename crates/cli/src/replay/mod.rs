@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// The history, - for standard input
     file: PathBuf,
 
-    /// Settings of the allocator, as max_split_size_mb:128; several of a snapshot
+    /// Settings, as max_split_size_mb:128; again for more
     #[arg(long, value_name = "SETTINGS")]
     conf: Vec<String>,
 

@@ -184,7 +184,7 @@ fn bad_snapshots_are_one_line_for_each_command() {
         ("overlapping", trace(&overlapping).into_bytes(), &["event 1", "overlaps"]),
     ];
     for (name, content, words) in bad {
-        let file = TestFile::new(&format!("bad-{name}.pickle"), content);
+        let file = TestFile::new(format!("bad-{name}.pickle"), content);
         let words = [&[file.name()], *words].concat();
         for arguments in [&["replay"][..], &["memory"], &["tune", "--memory", "1GiB"]] {
             if name == &"hostile" && arguments[0] == "replay" {
