@@ -3,9 +3,12 @@
 //! `cargo bench -p anyaccel-host`. Each figure is the best of several rounds, a round being a median or a mean as said:
 //! other processes only ever add to it. A single argument that is no option keeps the rows that contain it.
 
-use anyaccel_hal::{Device, Driver, End, HostFn, Launch, Mark, Pattern, Place, StreamId, Until, WaitMode, Waited};
+use anyaccel_hal::{
+    Arg, DType, Device, Driver, End, HostFn, Launch, Mark, Pattern, Place, StreamId, Until, WaitMode, Waited,
+};
 use anyaccel_host::{HostConfig, driver_with};
 use anyaccel_kernels::Builtin;
+use anyaccel_kernels::random::{Draw, Fill};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,6 +37,19 @@ fn main() {
     bench.event_wait();
     bench.streams();
     bench.throughput();
+    bench.random();
+}
+
+/// How long all threads of this process have been on a processor.
+fn processor_seconds() -> f64 {
+    // SAFETY: getrusage fills the struct that it is given, for which any bytes are good.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + 1e-6 * time.tv_usec as f64;
+    seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
 /// The best of some rounds.
@@ -307,6 +323,53 @@ impl Bench {
     }
 
     /// Large copies and fills.
+    /// Random fills on all workers, beside the same on a device with one. Seconds say little on a busy machine, so the row
+    /// also tells how much processor time a second of the fill took: up to as many seconds as there are cores for it.
+    fn random(&self) {
+        const COUNT: u64 = 16 << 20;
+        let one = driver_with(HostConfig::new().devices(1).memory(1 << 30).workers(1));
+        let Ok(single) = one.start().and_then(|_| one.open(0)) else { return };
+        let single = Bench { device: single, _driver: one, only: None };
+        let draw = Draw::portable(1, 0);
+        let fills = [
+            ("uniform float32 of 64 MiB", Fill::uniform(DType::F32, COUNT, draw, 0.0, 1.0)),
+            ("normal float32 of 64 MiB", Fill::normal(DType::F32, COUNT, draw, 0.0, 1.0)),
+        ];
+        for (work, fill) in fills {
+            let Ok(fill) = fill else { continue };
+            if !self.wanted(work) {
+                continue;
+            }
+            let each = |bench: &Bench| (bench.stream(), bench.place(4 * COUNT));
+            let (all_at, one_at) = (each(self), each(&single));
+            let (mut all, mut one, mut cores) = (f64::MAX, f64::MAX, 0.0_f64);
+            for _ in 0..4 * ROUNDS {
+                let (before, begin) = (processor_seconds(), Instant::now());
+                self.random_fill(all_at, &fill);
+                let took = seconds(begin);
+                all = all.min(took);
+                cores = cores.max((processor_seconds() - before) / took);
+                let begin = Instant::now();
+                single.random_fill(one_at, &fill);
+                one = one.min(seconds(begin));
+            }
+            let rate = |time: f64| 4e-9 * COUNT as f64 / time;
+            let text = format!("one worker, GB/s; {cores:.2} cores at most were in use");
+            println!("{work:<44} {:>12.2} {:>12.2} {:>7.2}  {text}", rate(all), rate(one), one / all);
+        }
+    }
+
+    fn random_fill(&self, (stream, dst): (StreamId, Place), fill: &Fill) {
+        let Some(kernel) = self.device.builtin(fill.kernel().number()) else { return };
+        let params = fill.params().to_bytes();
+        let to = Arg::Place { place: dst, len: fill.destination_len() };
+        // Seed and offset are among the parameters: the cell is not read.
+        let args = [to, to, Arg::Bytes(&params)];
+        // SAFETY: H1, H4, H15: the arguments of the built-in's documented layout, with a place that long.
+        unsafe { self.device.launch(stream, kernel, Launch::linear(fill.split().chunks(), 1), &args) }.expect("a fill");
+        self.wait(stream, Until::Now);
+    }
+
     fn throughput(&self) {
         for mib in [1, 4, 16, 64, 512] {
             let (copying, filling) = (format!("copy of {mib} MiB"), format!("fill of {mib} MiB"));
