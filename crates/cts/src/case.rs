@@ -47,6 +47,8 @@ pub enum Capability {
     HostEnds,
     /// [`anyaccel_hal::Graphs`] that are made of lists.
     Graphs,
+    /// Kernels of its own for the built-ins, random numbers among them.
+    Builtins,
     /// Another process that runs one of the suite's scripts: [`Options::child`](crate::Options::child).
     Child,
 }
@@ -64,6 +66,7 @@ impl fmt::Display for Capability {
             Self::FailWork => "a way to make work fail on demand",
             Self::HostEnds => "copies that name any host memory",
             Self::Graphs => "graphs made of lists",
+            Self::Builtins => "built-in kernels of its own",
             Self::Child => "a helper process",
         })
     }
@@ -177,6 +180,8 @@ pub struct Case {
     pub devices: u32,
     /// What else it needs.
     pub needs: &'static [Capability],
+    /// What it needs besides where it is captured: holds that no graph takes in, work that can be a node.
+    pub needs_captured: &'static [Capability],
     /// How its work gets to the device.
     pub way: Way,
     /// The case itself.
@@ -185,11 +190,31 @@ pub struct Case {
 
 impl Case {
     pub(crate) const fn hal(id: &'static str, rules: &'static [u8], run: fn(&Env) -> Outcome) -> Self {
-        Self { id, level: Level::Hal, rules, sentences: &[], devices: 1, needs: &[], way: Way::Eager, run }
+        Self {
+            id,
+            level: Level::Hal,
+            rules,
+            sentences: &[],
+            devices: 1,
+            needs: &[],
+            needs_captured: &[],
+            way: Way::Eager,
+            run,
+        }
     }
 
     pub(crate) const fn face(id: &'static str, sentences: &'static [&'static str], run: fn(&Env) -> Outcome) -> Self {
-        Self { id, level: Level::Face, rules: &[], sentences, devices: 1, needs: &[], way: Way::Eager, run }
+        Self {
+            id,
+            level: Level::Face,
+            rules: &[],
+            sentences,
+            devices: 1,
+            needs: &[],
+            needs_captured: &[],
+            way: Way::Eager,
+            run,
+        }
     }
 
     /// This case, run at once and in further ways. Their names live as long as the table, which is made once.
@@ -206,6 +231,11 @@ impl Case {
 
     pub(crate) const fn needs(mut self, needs: &'static [Capability]) -> Self {
         self.needs = needs;
+        self
+    }
+
+    pub(crate) const fn needs_captured(mut self, needs: &'static [Capability]) -> Self {
+        self.needs_captured = needs;
         self
     }
 

@@ -5,6 +5,7 @@ use crate::lab::{Lab, locked};
 use crate::subject::{Abilities, Ask, Complaints, Made, Subject};
 use crate::ways::{self, Way};
 use anyaccel_hal::{Driver, Format, Kind};
+use anyaccel_kernels::Builtin;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -95,6 +96,7 @@ pub(crate) fn abilities(subject: &Subject, seed: u64, child: bool) -> Result<Abi
         .with(Capability::Gates, device.gates().is_some())
         .with(Capability::HostKernels, host_kernels)
         .with(Capability::Graphs, device.graphs().is_some_and(|graphs| graphs.limits().list))
+        .with(Capability::Builtins, Builtin::ALL.iter().all(|builtin| device.builtin(builtin.number()).is_some()))
         .with(Capability::Telemetry, device.telemetry().is_some())
         .with(Capability::LoseDevice, lose.is_some())
         .with(Capability::FailWork, fail_work.is_some())

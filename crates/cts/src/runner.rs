@@ -150,7 +150,8 @@ fn why_not(case: &Case, subject: &Subject, found: &Result<Abilities, String>) ->
     if case.way == Way::Captured && !abilities.has(Capability::Graphs) {
         return Some(format!("needs {}", Capability::Graphs));
     }
-    case.needs.iter().find(|&&need| !abilities.has(need)).map(|need| format!("needs {need}"))
+    let captured = if case.way == Way::Eager { &[] } else { case.needs_captured };
+    case.needs.iter().chain(captured).find(|&&need| !abilities.has(need)).map(|need| format!("needs {need}"))
 }
 
 fn judge(case: &Case, subject: &Subject, options: &Options) -> Verdict {

@@ -1,6 +1,6 @@
 //! H7 and H9: marks, and what `completed` says of them.
 
-use crate::case::{Case, Outcome, expect, same, same_bytes};
+use crate::case::{Capability, Case, Outcome, expect, same, same_bytes};
 use crate::env::Env;
 use crate::lab::Stream;
 use anyaccel_hal::Until;
@@ -12,7 +12,7 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("marks.rise/threads", &[7, 18], rise_across_threads),
     Case::hal("marks.none-before-the-first", &[9], none_before_the_first),
     Case::hal("marks.not-early", &[7, 9], not_early),
-    Case::hal("marks.not-early/each", &[9], each_in_its_turn),
+    Case::hal("marks.not-early/each", &[9], each_in_its_turn).needs_captured(&[Capability::Gates]),
     Case::hal("marks.end-behind-work", &[7], end_behind_work),
     Case::hal("marks.at-most-given", &[9], at_most_given),
     Case::hal("marks.reached-in-the-end", &[9], reached_in_the_end),

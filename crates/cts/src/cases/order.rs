@@ -17,8 +17,9 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("order.across-streams/host-fn", &[8], |env| across_streams(env, Delay::HostFn)).needs(PINNED),
     Case::hal("order.across-streams/work", &[8], across_streams_behind_work),
     Case::hal("order.across-devices", &[8], across_devices).needs(PINNED).devices(2),
-    Case::hal("order.wait-only-up-to-the-mark", &[8], wait_only_up_to_the_mark),
-    Case::hal("order.wait-leaves-earlier-work-alone", &[8], wait_leaves_earlier_work_alone),
+    Case::hal("order.wait-only-up-to-the-mark", &[8], wait_only_up_to_the_mark).needs_captured(&[Capability::Gates]),
+    Case::hal("order.wait-leaves-earlier-work-alone", &[8], wait_leaves_earlier_work_alone)
+        .needs_captured(&[Capability::Gates]),
     Case::hal("order.wait-for-an-ended-mark", &[8], wait_for_an_ended_mark),
     Case::hal("order.wait-for-own-mark", &[8], wait_for_own_mark),
     Case::hal("order.wait-for-an-older-mark", &[8], wait_for_an_older_mark),

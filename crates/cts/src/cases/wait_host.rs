@@ -16,7 +16,8 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("wait_host.without-deadline", &[10], without_deadline).needs(&[Capability::Pinned]),
     Case::hal("wait_host.now-covers-everything", &[10], now_covers_everything).needs(&[Capability::Pinned]),
     Case::hal("wait_host.now-covers-nothing-later", &[10], now_covers_nothing_later),
-    Case::hal("wait_host.mark-covers-nothing-later", &[10], mark_covers_nothing_later),
+    Case::hal("wait_host.mark-covers-nothing-later", &[10], mark_covers_nothing_later)
+        .needs_captured(&[Capability::Gates]),
     Case::hal("wait_host.idle", &[10], idle),
     Case::hal("wait_host.others-go-on", &[10, 18], others_go_on),
     Case::hal("wait_host.many-waiters", &[10, 18], many_waiters),

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::findings::findings;
 use crate::words::stack_line;
-use crate::{FrameId, Snapshot, Stage, StackId, WriteError};
+use crate::{FrameId, Snapshot, StackId, Stage, WriteError};
 use columns::Track;
 
 const PAGE: &str = include_str!("page/page.html");

@@ -27,8 +27,11 @@ pub(super) const CASES: &[Case] = &[
     Case::face("work.event-recorded-again", &["event.record-again", "graph.events"], event_recorded_again),
     Case::face("work.fork-and-join", &["stream.wait", "graph.events"], fork_and_join),
     Case::face("work.to-and-fro", &["stream.wait", "event.wait", "graph.events"], to_and_fro),
-    Case::face("work.across-devices-in-order", &["work.across-devices", "graph.replay"], across_devices).devices(2),
-    Case::face("work.random-in-order", &["random.stream-order", "random.offset", "graph.replay"], random_in_order),
+    Case::face("work.across-devices-in-order", &["work.across-devices", "graph.replay"], across_devices)
+        .devices(2)
+        .needs_captured(&[Capability::Peers]),
+    Case::face("work.random-in-order", &["random.stream-order", "random.offset", "graph.replay"], random_in_order)
+        .needs_captured(&[Capability::Builtins]),
 ];
 
 /// How often the work is done.
