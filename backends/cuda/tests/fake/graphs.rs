@@ -104,8 +104,8 @@ fn beside_a_capture() {
     let beside = || {
         let mem = lab.device.alloc(1 << 20).expect("memory beside a capture").mem;
         lab.free(mem).expect("giving it back");
-        // SAFETY: H1.
         eventually("the mark ends", || {
+            // SAFETY: H1.
             unsafe { lab.device.completed(free) }.is_ok_and(|ended| Mark::At(ended) == before)
         });
         let pinned = lab.device.pinned().expect("pinned memory");
