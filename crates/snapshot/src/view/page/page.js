@@ -88,7 +88,7 @@ class Page {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.matches("input, select")) {
+    if (event.target instanceof Element && event.target.matches("input, select")) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
