@@ -63,7 +63,8 @@ def run(rows: Rows, side: str, name: str, operations: Operations, every: int, li
     command = [sys.executable, str(FOLDER / "memory_sequence.py"), side, str(given), str(out), str(every)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=max(limit, 1))
     if done.returncode != 0:
-        raise RuntimeError(f"{side}: exit status {done.returncode}: {(done.stderr.strip().splitlines() or [""])[-1][:300]}")
+        last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
+        raise RuntimeError(f"{side}: exit status {done.returncode}: {last[:300]}")
     return json.loads(out.read_text())
 
 

@@ -46,14 +46,14 @@ fn measure_of(calls: usize, mut call: impl FnMut(), mut rest: impl FnMut(bool)) 
     (figures[0], figures[ROUNDS / 2])
 }
 
-fn row(what: &str, path: (f64, f64), bare: (f64, f64)) {
-    let (best, median) = (path.0 - bare.0, path.1 - bare.1);
-    let verdict = if best <= GOAL { "ok" } else { "over" };
+/// Prints a row; `calls` of the driver are what the goal is for.
+fn row(what: &str, path: (f64, f64), bare: (f64, f64), calls: f64) {
+    let (best, median, goal) = (path.0 - bare.0, path.1 - bare.1, calls * GOAL);
+    let verdict = if best <= goal { "ok" } else { "over" };
+    let ratio = path.0 / bare.0;
     println!(
-        "{what:<10} {:>9.1} {:>9.1} {best:>9.1} {median:>9.1}   <= {GOAL} {verdict}   {:.2}x",
-        path.0,
-        bare.0,
-        path.0 / bare.0
+        "{what:<10} {:>9.1} {:>9.1} {best:>9.1} {median:>9.1}   <= {goal} {verdict}   {ratio:.2}x",
+        path.0, bare.0
     );
 }
 
@@ -255,9 +255,9 @@ fn main() {
     // SAFETY: as above.
     let bare_launched = || unsafe { cuda.cuGraphLaunch(exec, bare.stream) }.expect("a replay");
     let bare_replay = measure_of(REPLAYS, bare_launched, |_| bare.synchronize());
-    row("copy", copy, bare_copy);
-    row("launch", launch, bare_launch);
-    row("record", record, bare_record);
-    row("handover", handover, bare_handover);
-    row("replay", replay, bare_replay);
+    row("copy", copy, bare_copy, 1.0);
+    row("launch", launch, bare_launch, 1.0);
+    row("record", record, bare_record, 1.0);
+    row("handover", handover, bare_handover, 2.0);
+    row("replay", replay, bare_replay, 1.0);
 }
