@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 PASS, FAIL, SKIP = "PASS", "FAIL", "SKIP"
@@ -37,11 +38,12 @@ class Rows:
         self.section = section
         self.out = Path(os.environ.get("GPU_CHECK_OUT", "out"))
         self.out.mkdir(parents=True, exist_ok=True)
+        self.lock = Lock()
         self.file = self.out / f"{section}.jsonl"
 
     def add(self, name: str, verdict: str, note: str = "", **figures: Any) -> None:
         row = Row(self.section, name, verdict, note, figures)
-        with self.file.open("a") as file:
+        with self.lock, self.file.open("a") as file:
             file.write(json.dumps(asdict(row)) + "\n")
         print(f"{verdict:<5}{self.section}: {name}  {note}", flush=True)
 

@@ -112,6 +112,8 @@ def main() -> int:
             "PYTHONPATH": os.pathsep.join(filter(None, [modules, os.environ.get("PYTHONPATH")])),
             "PYTHONUNBUFFERED": "1",
             "ANYACCEL_BACKEND": "cuda",
+            # The driver keeps here what it compiled: many processes load the same kernels.
+            "CUDA_CACHE_PATH": os.environ.get("CUDA_CACHE_PATH") or str(Path(modules, "compiled")),
         }
         about = machine(environment)
         print("\n".join(f"{name}: {text.splitlines()[0] if text else ''}" for name, text in about.items()))
