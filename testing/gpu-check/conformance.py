@@ -77,7 +77,7 @@ def run(rows: Rows, together: list[str], end: float) -> dict[str, Any] | None:
             rows.add(name, FAIL, f"still running after {left:.0f} s")
             return None
         try:
-            document = json.loads(done.stdout)
+            document: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
             said = " ".join((done.stdout + log.read_text()).split())[-300:]
             rows.add(name, FAIL, f"exit status {done.returncode}: {said}")

@@ -1,4 +1,4 @@
-"""Memory statistics: the same allocations by this runtime and by torch.cuda, and recorded histories of PyTorch's allocator."""
+"""Memory statistics: the same allocations by this runtime and by torch.cuda, and histories of PyTorch's allocator."""
 
 import gzip
 import json
@@ -65,7 +65,8 @@ def run(rows: Rows, side: str, name: str, operations: Operations, every: int, li
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
         raise RuntimeError(f"{side}: exit status {done.returncode}: {last[:300]}")
-    return json.loads(out.read_text())
+    counters: list[dict[str, int]] = json.loads(out.read_text())
+    return counters
 
 
 def compare(rows: Rows, name: str, ours: list[dict[str, int]], theirs: list[dict[str, int]]) -> None:

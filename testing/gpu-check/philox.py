@@ -21,17 +21,23 @@ def block(seed: int, sequence: int, position: int) -> tuple[int, int, int, int]:
     return a, b, c, d
 
 
+def stored(x: float, code: str) -> float:
+    """What is left of a number in that type of `struct`."""
+    value: float = struct.unpack(code, struct.pack(code, x))[0]
+    return value
+
+
 def single(x: float) -> float:
-    return struct.unpack("<f", struct.pack("<f", x))[0]
+    return stored(x, "<f")
 
 
 def rounded(x: float, dtype: str) -> float:
     if dtype == "bfloat16":
-        bits = struct.unpack("<I", struct.pack("<f", x))[0]
+        bits: int = struct.unpack("<I", struct.pack("<f", x))[0]
         bits = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16 << 16
-        return struct.unpack("<f", struct.pack("<I", bits))[0]
-    code = {"float16": "<e", "float32": "<f", "float64": "<d"}[dtype]
-    return struct.unpack(code, struct.pack(code, x))[0]
+        value: float = struct.unpack("<f", struct.pack("<I", bits))[0]
+        return value
+    return stored(x, {"float16": "<e", "float32": "<f", "float64": "<d"}[dtype])
 
 
 def unit32(word: int) -> float:
@@ -66,7 +72,8 @@ class Fill:
         turn, place = divmod(i, self.width * self.each)
         k, thread = divmod(place, self.width)
         words = block(self.seed, thread, self.offset // 4 + turn)
-        return getattr(self, self.distribution)(words, k)
+        value: float = getattr(self, self.distribution)(words, k)
+        return value
 
     def uniform(self, words: tuple[int, ...], k: int) -> float:
         unit = unit64(words[2 * k], words[2 * k + 1]) if self.each == 2 else unit32(words[k])

@@ -29,7 +29,7 @@ class Kind:
     tolerance: float = 0.0
 
     def name(self) -> str:
-        return f"{self.distribution} {self.dtype} {self.a:g}..{self.b:g}"
+        return f"{self.distribution} {self.dtype} {self.a}" + ("" if self.distribution == "bernoulli" else f" {self.b}")
 
     def options(self) -> list[str]:
         names = {"uniform": ("--from", "--to"), "integers": ("--from", "--to"), "normal": ("--mean", "--std")}
@@ -82,7 +82,7 @@ def ours(kind: Kind, place: tuple[int, int, int], size: tuple[int, int]) -> dict
     done = subprocess.run(command, capture_output=True, text=True, timeout=60 * PATIENCE)
     if done.returncode != 0:
         raise RuntimeError(f"anyaccel random: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
-    document = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(done.stdout)
     if document["device"] != "cuda:0":
         raise RuntimeError(f"drawn on {document['device']}")
     if len(document["values"]) != count:
@@ -129,7 +129,9 @@ class Against:
     def __init__(self, name: str) -> None:
         self.name, self.compared, self.worst, self.problems = name, 0, 0.0, list[str]()
 
-    def add(self, kind: Kind, where: str, ours: list[float], theirs: list[float], at: list[int], offsets: tuple[int, int]) -> None:
+    def add(
+        self, kind: Kind, where: str, ours: list[float], theirs: list[float], at: list[int], offsets: tuple[int, int]
+    ) -> None:
         first, worst = difference(kind, ours, theirs, at)
         self.compared += len(at)
         self.worst = max(self.worst, worst)

@@ -75,7 +75,7 @@ def machine(environment: dict[str, str]) -> dict[str, str]:
     asked = {
         "anyaccel": [str(FOLDER / "anyaccel"), "info"],
         "torch": [sys.executable, "-c", code],
-        "card": ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm,mig.mode.current", "--format=csv,noheader"],
+        "card": ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm", "--format=csv,noheader"],
     }
     told = {"python": platform.python_version(), "system": platform.platform()}
     for name, command in asked.items():

@@ -33,7 +33,9 @@ def times(call: Callable[[], object]) -> Calls:
     return calls
 
 
-def measure(sides: dict[str, Calls], settle: Callable[[], None], calls: int, rounds: int, all_of_it: bool = False) -> dict[str, float]:
+def measure(
+    sides: dict[str, Calls], settle: Callable[[], None], calls: int, rounds: int, all_of_it: bool = False
+) -> dict[str, float]:
     """The best of several rounds, in seconds a call; with `all_of_it` until the work is done."""
     best = dict.fromkeys(sides, float("inf"))
     for turn in range(rounds + 1):
@@ -118,7 +120,7 @@ def launch(lab: Lab, rows: Rows) -> None:
 
 def events(lab: Lab, rows: Rows) -> None:
     ours, bare = lab.module.Event(lab.device), lab.driver.event()
-    theirs = lab.torch.cuda.Event() if lab.torch is not None else None
+    theirs: Any = lab.torch.cuda.Event() if lab.torch is not None else None
     sides = lab.sides(
         lambda: ours.record(lab.stream),
         lambda: lab.driver("cuEventRecord", bare, lab.raw),
@@ -158,7 +160,7 @@ def replay(lab: Lab, rows: Rows) -> None:
         lab.driver("cuMemcpyDtoDAsync_v2", a, b, 4096, lab.raw)
     lab.driver("cuStreamEndCapture", lab.raw, byref(raw))
     lab.driver("cuGraphInstantiateWithFlags", byref(exec_), raw, 0)
-    theirs = None
+    theirs: Any = None
     if lab.torch is not None:
         theirs, x, y = lab.torch.cuda.CUDAGraph(), lab.torch_empty(4096), lab.torch_empty(4096)
         with lab.torch.cuda.graph(theirs, stream=lab.torch_stream, capture_error_mode="thread_local"):
