@@ -88,12 +88,13 @@ def table(rows: list[Row]) -> str:
 
 def torch_or_reason() -> tuple[Any, str]:
     """PyTorch with a card, or why not."""
+    # The libraries of a PyTorch would not do with a driver that is no card's.
+    if os.environ.get("GPU_CHECK_NO_TORCH") == "1":
+        return None, "told to go without PyTorch"
     try:
         import torch
     except Exception as error:
         return None, f"no PyTorch: {error}"
-    if os.environ.get("GPU_CHECK_NO_TORCH") == "1":
-        return None, "told to go without PyTorch"
     try:
         if not torch.cuda.is_available():
             return None, "this PyTorch has no card"
