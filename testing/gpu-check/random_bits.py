@@ -176,7 +176,11 @@ def compare(rows: Rows, kind: Kind, torch: Any, size: tuple[int, int], end: floa
 def main(seconds: float) -> None:
     rows = Rows("random")
     begin = time.monotonic()
-    real = driver.Driver().size()
+    real = None
+    with rows.part("start"):
+        real = driver.Driver().size()
+    if real is None:
+        return
     torch, reason = torch_or_reason()
     if torch is None:
         rows.add("fills against torch.cuda", SKIP, reason)
