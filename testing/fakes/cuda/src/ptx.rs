@@ -108,7 +108,8 @@ fn check(text: &str) -> std::result::Result<(), (u32, String)> {
             continue;
         }
         let statement = &text[start..at];
-        let lines = text[..start + statement.len() - statement.trim_start().len()].matches('\n').count();
+        // Counted only to be told: a pass over all that came before.
+        let line = || 1 + text[..start + statement.len() - statement.trim_start().len()].matches('\n').count();
         match c {
             '{' => depth += 1,
             '}' if depth == 0 => return Err(syntax(1 + text[..at].matches('\n').count(), "}")),
@@ -121,7 +122,7 @@ fn check(text: &str) -> std::result::Result<(), (u32, String)> {
                 let base = word.split('.').next().unwrap_or_default();
                 let fine = word.is_empty() || word.starts_with('.') || OPCODES.split_whitespace().any(|op| op == base);
                 if !fine {
-                    return Err(syntax(1 + lines, word));
+                    return Err(syntax(line(), word));
                 }
             }
             _ => {}
