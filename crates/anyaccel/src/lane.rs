@@ -243,7 +243,15 @@ impl Lanes {
     }
 
     /// Makes a lane. `made` is locked until it can be found by [`Lanes::all`].
-    fn make(&self, made: &mut Made, port: &Arc<Port>, id: u64, priority: i32, reserved: bool) -> Result<Lane> {
+    fn make(
+        &self,
+        made: &mut Made,
+        port: &Arc<Port>,
+        id: u64,
+        priority: i32,
+        reserved: bool,
+        raw: impl FnOnce() -> Result<StreamId>,
+    ) -> Result<Lane> {
         if made.lanes > 0 && !made.first_marked {
             // From here on what is given back is marked. What was given back before comes before this mark.
             self.several.store(true, Ordering::Release);
@@ -257,7 +265,7 @@ impl Lanes {
             }
             made.first_marked = true;
         }
-        let raw = port.create_stream(priority)?;
+        let raw = raw()?;
         made.lanes += 1;
         Ok(Lane {
             id,
@@ -293,7 +301,7 @@ impl Lanes {
         if let Some(lane) = place.get() {
             return Ok(lane.clone());
         }
-        let lane = self.make(&mut made, port, id, priority, false)?;
+        let lane = self.make(&mut made, port, id, priority, false, || port.create_stream(priority))?;
         let lane =
             if self.forever { LaneRef::Static(Box::leak(Box::new(lane))) } else { LaneRef::Shared(Arc::new(lane)) };
         Ok(place.get_or_init(|| lane).clone())
@@ -328,9 +336,28 @@ impl Lanes {
 
     /// A lane that nobody else gets.
     pub(crate) fn reserve(&self, port: &Arc<Port>, priority: i32) -> Result<LaneRef> {
+        let priority = self.range.clamp(priority);
+        self.add_reserved(port, priority, || port.create_stream(priority))
+    }
+
+    /// A lane over a stream that somebody else made.
+    ///
+    /// # Safety
+    /// `native` is a stream of the device, and lives until the device was synchronized after the lane was dropped.
+    pub(crate) unsafe fn import(&self, port: &Arc<Port>, native: u64) -> Result<LaneRef> {
+        // SAFETY: passed on.
+        self.add_reserved(port, self.range.clamp(0), || unsafe { port.import_stream(native) })
+    }
+
+    fn add_reserved(
+        &self,
+        port: &Arc<Port>,
+        priority: i32,
+        raw: impl FnOnce() -> Result<StreamId>,
+    ) -> Result<LaneRef> {
         let id = FIRST_RESERVED + self.reserved_made.fetch_add(1, Ordering::Relaxed);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
-        let lane = Arc::new(self.make(&mut made, port, id, self.range.clamp(priority), true)?);
+        let lane = Arc::new(self.make(&mut made, port, id, priority, true, raw)?);
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         if reserved.alive.len() >= reserved.sweep_at {
             reserved.alive.retain(|lane| lane.strong_count() > 0);

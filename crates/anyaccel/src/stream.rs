@@ -121,6 +121,24 @@ impl Runtime {
         Ok(lane.map(|lane| Stream { runtime: self.clone(), lane }))
     }
 
+    /// A stream that another library made, by its native name (a `CUstream`): work of both is in one order. It belongs to
+    /// its maker, and dropping the `Stream` leaves it alone. May start the runtime.
+    /// [`torch.cuda.ExternalStream`](https://pytorch.org/docs/stable/generated/torch.cuda.ExternalStream.html)
+    ///
+    /// # Errors
+    /// As [`Runtime::stream`]; where the backend can't use such streams, or its driver knows none of that name, the driver's
+    /// refusal.
+    ///
+    /// # Safety
+    /// `native` is a stream of that device. It lives until the device has been synchronized after the last clone of the
+    /// `Stream` was dropped.
+    pub unsafe fn external_stream<'a>(&self, device: impl Into<DeviceArg<'a>>, native: u64) -> Result<Stream> {
+        let port = self.port("Stream", device.into())?;
+        // SAFETY: this function's contract.
+        let lane = unsafe { port.lanes.import(port, native)? };
+        Ok(Stream { runtime: self.clone(), lane })
+    }
+
     /// The default stream of a device, with id 0. May start the runtime.
     ///
     /// # Errors

@@ -113,6 +113,15 @@ impl Port {
         Ok(raw)
     }
 
+    /// # Safety
+    /// `native` is a stream of this device, and lives until its lane was retired.
+    pub(crate) unsafe fn import_stream(&self, native: u64) -> Result<StreamId> {
+        // SAFETY: as `import_stream` of `Device` demands: this function's contract.
+        let raw = unsafe { self.hal().import_stream(native) }.map_err(|fault| self.error("Stream", fault))?;
+        self.native.add_stream(raw);
+        Ok(raw)
+    }
+
     /// The bit that stands for a stream of this device in the uses of its blocks.
     pub(crate) fn uses_of(&self, raw: StreamId) -> u64 {
         self.cache.use_of(raw.0).0

@@ -1,0 +1,80 @@
+//! Streams that another library made, on the CUDA backend over a driver that needs no card. A process of its own: the
+//! driver's library is chosen by variables.
+
+use anyaccel::{Error, EventOptions, Runtime};
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn main() -> ExitCode {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-cuda-external");
+    let installed = anyaccel_fake_cuda::install(&folder, (12, 2)).expect("a fake driver");
+    // SAFETY: no other thread runs yet.
+    unsafe {
+        env::set_var("ANYACCEL_CUDA_LIBRARY", &installed.cuda);
+        env::set_var("ANYACCEL_NVML_LIBRARY", &installed.nvml);
+        env::remove_var("CUDA_VISIBLE_DEVICES");
+    }
+    work_of_both_is_in_one_order();
+    a_name_of_no_stream_is_refused();
+    a_backend_without_such_streams_says_so();
+    println!("test result: ok. 3 passed");
+    ExitCode::SUCCESS
+}
+
+fn work_of_both_is_in_one_order() {
+    let runtime = Runtime::builder().backend("cuda").build().unwrap();
+    // The other library's, which here is ours.
+    let theirs = runtime.stream(()).unwrap();
+    let native = theirs.native_handle().unwrap();
+    assert_ne!(native, 0);
+    // SAFETY: it is a stream of that device, and outlives the runtime's use of it.
+    let external = unsafe { runtime.external_stream((), native) }.unwrap();
+    assert_eq!(external.native_handle().unwrap(), native);
+    assert_ne!(external, theirs, "a stream of its own, over the same queue");
+
+    let buffer = runtime.alloc(4096).unwrap();
+    runtime.synchronize(()).unwrap();
+    let held = Arc::new(AtomicBool::new(true));
+    let hold = Arc::clone(&held);
+    let wait = move || {
+        while hold.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    };
+    theirs.host_fn(wait).unwrap();
+    external.fill(&buffer.all(), &[5]).unwrap();
+    let event = runtime.event(EventOptions::default()).unwrap();
+    event.record(Some(&external)).unwrap();
+    assert!(!event.query().unwrap(), "behind what the other library enqueued");
+    theirs.fill(&buffer.slice(..8).unwrap(), &[6]).unwrap();
+    held.store(false, Ordering::Release);
+    external.synchronize().unwrap();
+    theirs.synchronize().unwrap();
+    let seen = buffer.to_vec().unwrap();
+    assert_eq!((&seen[..8], &seen[8..16]), (&[6; 8][..], &[5; 8][..]));
+
+    // It leaves the stream to its maker.
+    drop(external);
+    runtime.synchronize(()).unwrap();
+    theirs.fill(&buffer.all(), &[7]).unwrap();
+    theirs.synchronize().unwrap();
+    assert_eq!(buffer.to_vec().unwrap(), [7; 4096]);
+}
+
+fn a_name_of_no_stream_is_refused() {
+    let runtime = Runtime::builder().backend("cuda").build().unwrap();
+    // SAFETY: the fake driver checks handles: nothing is done with one that it does not know.
+    let error = unsafe { runtime.external_stream((), 0x10) }.unwrap_err();
+    assert!(matches!(error, Error::Driver { .. }), "{error:?}");
+    assert!(error.to_string().contains("cuStream"), "{error}");
+}
+
+fn a_backend_without_such_streams_says_so() {
+    let runtime = Runtime::builder().backend("host").build().unwrap();
+    // SAFETY: the host device has none, and looks at no name.
+    let error = unsafe { runtime.external_stream((), 1) }.unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+}
