@@ -19,6 +19,8 @@ const WORKS: &[&str] = &[
     "devices.telemetry",
     "guards.device",
     "guards.device-across-threads",
+    "history.pinned",
+    "history.file",
     "reuse.pinned-rounding",
     "reuse.pinned-resets",
     "deferred.no-accelerator",
