@@ -349,12 +349,7 @@ impl Lanes {
         self.add_reserved(port, self.range.clamp(0), || unsafe { port.import_stream(native) })
     }
 
-    fn add_reserved(
-        &self,
-        port: &Arc<Port>,
-        priority: i32,
-        raw: impl FnOnce() -> Result<StreamId>,
-    ) -> Result<LaneRef> {
+    fn add_reserved(&self, port: &Arc<Port>, priority: i32, raw: impl FnOnce() -> Result<StreamId>) -> Result<LaneRef> {
         let id = FIRST_RESERVED + self.reserved_made.fetch_add(1, Ordering::Relaxed);
         let mut made = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let lane = Arc::new(self.make(&mut made, port, id, priority, true, raw)?);
