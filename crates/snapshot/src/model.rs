@@ -2,70 +2,9 @@
 
 use std::collections::HashMap;
 
+pub use anyaccel_engine::history::Action;
+
 use crate::intern::{FrameId, NameId, Names, StackId, Stacks};
-
-/// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Action {
-    /// A block was handed out.
-    Alloc,
-    /// Its user gave it back.
-    FreeRequested,
-    /// No stream uses it any more.
-    FreeCompleted,
-    /// The device gave a segment.
-    SegmentAlloc,
-    /// A segment went back to the device.
-    SegmentFree,
-    /// A stretch of a growable segment was mapped.
-    SegmentMap,
-    /// A stretch of a growable segment was unmapped.
-    SegmentUnmap,
-    /// A request failed for lack of memory. `addr` is what the device had free.
-    Oom,
-    /// A snapshot was taken. `addr` is 0, `size` the bytes allocated.
-    Snapshot,
-    /// A tensor was given a name (`user_metadata`).
-    Annotate,
-}
-
-impl Action {
-    /// All of them.
-    pub const ALL: [Action; 10] = [
-        Action::Alloc,
-        Action::FreeRequested,
-        Action::FreeCompleted,
-        Action::SegmentAlloc,
-        Action::SegmentFree,
-        Action::SegmentMap,
-        Action::SegmentUnmap,
-        Action::Oom,
-        Action::Snapshot,
-        Action::Annotate,
-    ];
-
-    /// Its name in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::Alloc => "alloc",
-            Action::FreeRequested => "free_requested",
-            Action::FreeCompleted => "free_completed",
-            Action::SegmentAlloc => "segment_alloc",
-            Action::SegmentFree => "segment_free",
-            Action::SegmentMap => "segment_map",
-            Action::SegmentUnmap => "segment_unmap",
-            Action::Oom => "oom",
-            Action::Snapshot => "snapshot",
-            Action::Annotate => "annotate",
-        }
-    }
-
-    /// The action of a name in the file.
-    pub fn from_name(name: &str) -> Option<Action> {
-        Action::ALL.into_iter().find(|action| action.name() == name)
-    }
-}
 
 /// A private pool's name; (0, 0) is the default pool.
 pub type PoolKey = (u64, u64);

@@ -4,11 +4,11 @@ use super::State;
 use super::annotation::Annotations;
 use crate::runtime::Runtime;
 use anyaccel_engine::alloc::{BlockView, DeviceHistory, PoolId, SegmentView, Settings};
-use anyaccel_engine::history::{Action as Told, Record, Records, StackFrame, StackId as ToldStack, StackSource};
+use anyaccel_engine::history::{Record, Records, StackFrame, StackId as ToldStack, StackSource};
 use anyaccel_engine::pinned::{HostBlockView, HostHistory};
 use anyaccel_snapshot::{
-    Action, AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, NameId, Origin, Segment,
-    Snapshot, StackId, Trace,
+    AllocatorSettings, Annotation, Block, BlockState, DeviceNote, Event, Frame, NameId, Origin, Segment, Snapshot,
+    StackId, Trace,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -147,18 +147,7 @@ impl Maker {
                 user_metadata: label.as_ref().map_or(NameId::default(), |label| self.out.names.intern(label)),
                 compile_context,
                 pool: self.pool(records.pool(record)),
-                action: match action {
-                    Told::Alloc => Action::Alloc,
-                    Told::FreeRequested => Action::FreeRequested,
-                    Told::FreeCompleted => Action::FreeCompleted,
-                    Told::SegmentAlloc => Action::SegmentAlloc,
-                    Told::SegmentFree => Action::SegmentFree,
-                    Told::SegmentMap => Action::SegmentMap,
-                    Told::SegmentUnmap => Action::SegmentUnmap,
-                    Told::Oom => Action::Oom,
-                    Told::Snapshot => Action::Snapshot,
-                    Told::Annotate => Action::Annotate,
-                },
+                action,
             });
         }
         events

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::alloc::PoolId;
 
 /// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Action {
     /// A block was handed out.
@@ -17,18 +17,55 @@ pub enum Action {
     FreeCompleted,
     /// The device gave a segment.
     SegmentAlloc,
-    /// A segment goes back to the device.
+    /// A segment went back to the device.
     SegmentFree,
     /// A stretch of a growable segment was mapped.
     SegmentMap,
     /// A stretch of a growable segment was unmapped.
     SegmentUnmap,
-    /// A request failed for lack of memory.
+    /// A request failed for lack of memory. In a file its `addr` is what the device had free.
     Oom,
-    /// A snapshot was taken.
+    /// A snapshot was taken. In a file its `addr` is 0, its `size` the bytes allocated.
     Snapshot,
-    /// A block was given a name.
+    /// A block was given a name (`user_metadata`).
     Annotate,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Action; 10] = [
+        Action::Alloc,
+        Action::FreeRequested,
+        Action::FreeCompleted,
+        Action::SegmentAlloc,
+        Action::SegmentFree,
+        Action::SegmentMap,
+        Action::SegmentUnmap,
+        Action::Oom,
+        Action::Snapshot,
+        Action::Annotate,
+    ];
+
+    /// Its name in PyTorch's files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Action::Alloc => "alloc",
+            Action::FreeRequested => "free_requested",
+            Action::FreeCompleted => "free_completed",
+            Action::SegmentAlloc => "segment_alloc",
+            Action::SegmentFree => "segment_free",
+            Action::SegmentMap => "segment_map",
+            Action::SegmentUnmap => "segment_unmap",
+            Action::Oom => "oom",
+            Action::Snapshot => "snapshot",
+            Action::Annotate => "annotate",
+        }
+    }
+
+    /// The action of a name in PyTorch's files.
+    pub fn from_name(name: &str) -> Option<Action> {
+        Action::ALL.into_iter().find(|action| action.name() == name)
+    }
 }
 
 /// Names a stack of a [`StackSource`].
