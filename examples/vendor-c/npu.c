@@ -540,7 +540,7 @@ static uint32_t npu_start(anyaccel_driver *driver, uint32_t *count, anyaccel_fau
 static uint32_t npu_open(anyaccel_driver *driver, uint32_t ordinal, anyaccel_device **device, anyaccel_fault *fault)
 {
     if (ordinal >= NPU_DEVICES) {
-        return anyaccel_fail(fault, ANYACCEL_INVALID, "open", ordinal, "there are two devices");
+        return anyaccel_fail(fault, ANYACCEL_INVALID, "open", ordinal, "there is no such device");
     }
     *device = &driver->devices[ordinal];
     return ANYACCEL_OK;

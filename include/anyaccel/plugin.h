@@ -232,7 +232,7 @@ typedef struct anyaccel_check {
 /* Bits of anyaccel_device_info.flags. */
 #define ANYACCEL_INFO_UUID 0x1u             /* uuid is set */
 #define ANYACCEL_INFO_PCI 0x2u              /* pci_... are set */
-#define ANYACCEL_INFO_HOST_ENDS 0x4u        /* copies may name any host memory; else the host stages through pinned memory */
+#define ANYACCEL_INFO_HOST_ENDS 0x4u        /* copies may name any host memory; else `pinned` is required, and the host stages through it */
 #define ANYACCEL_INFO_INTEGRATED_KNOWN 0x8u /* ANYACCEL_INFO_INTEGRATED counts */
 #define ANYACCEL_INFO_INTEGRATED 0x10u      /* it shares the host's memory */
 
