@@ -9,6 +9,7 @@ use anyaccel_hal::Kind;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 /// Drivers of these versions of CUDA.
 const VERSIONS: [(u32, u32); 5] = [(12, 2), (11, 8), (12, 0), (12, 8), (13, 0)];
@@ -47,7 +48,10 @@ fn main() -> ExitCode {
     let verbose = env::var_os("ANYACCEL_CTS_VERBOSE").is_some();
     let watch = if verbose { |case: &anyaccel_cts::Case| println!("{}", case.id) } else { |_: &anyaccel_cts::Case| () };
     let require = vec![Kind::CUDA];
-    let report = run(&subject, &Options { filter, child, require, watch, ..Options::default() });
+    // A case that fails in the middle may leave a hold behind that memory is waited for with, here as on a card: what is merely
+    // slow must not end so.
+    let timeout = Duration::from_secs(120);
+    let report = run(&subject, &Options { filter, child, require, watch, timeout, ..Options::default() });
     println!("{}{report}", version.map_or_else(|_| String::new(), |version| format!("a driver of CUDA {version}: ")));
     if report.is_ok() && report.absent.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
