@@ -287,6 +287,8 @@ fn function_waits(env: &Env) -> Outcome {
 /// Threads take, fill, read and drop at once; nobody's memory is anybody else's.
 fn threads(env: &Env, settings: &str) -> Outcome {
     let face = Face::set_up(env, settings)?;
+    // A small and a large segment, of 2 and 20 MiB, for each.
+    face.needs_memory(4 * 22 * MIB)?;
     let runtime = &face.runtime;
     thread::scope(|scope| {
         let threads: Vec<_> = (1..=4_u8)
