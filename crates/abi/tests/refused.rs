@@ -86,9 +86,20 @@ fn a_library_of_another_machine() {
     head.resize(4096, 0);
     let other = if cfg!(target_arch = "aarch64") { "x86_64" } else { "aarch64" };
     says(file("other_machine.so", &head), &["a library for", other, std::env::consts::ARCH]);
-    // One for this machine whose rest is nonsense: the system's own words.
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn a_library_that_is_cut_off() {
     let good = fs::read(small("to_be_cut", &[])).expect("a library");
-    says(file("cut_off.so", &good[..200]), &["does not load"]);
+    for size in [20, 63, 64, 200, 1000, 4096, 8192, good.len() / 2, good.len() - 1] {
+        let words = format!("the file is cut off: it ends at byte {size}, its ");
+        says(file(&format!("cut_off_{size}.so"), &good[..size]), &[&words]);
+    }
+    // One that has all its bytes, of which most are nonsense: the system's own words.
+    let mut nonsense = good[..64].to_vec();
+    nonsense.resize(good.len(), 0);
+    says(file("nonsense.so", &nonsense), &["does not load"]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ every case.
 
 Given a LIBRARY, a vendor's plugin, the suite examines that one: with the
 devices and the memory that it has, two devices and 192 MiB are enough for every
+case. It is given up if nothing happens for ten times --timeout before its first
 case. See docs/add-a-backend.md.
 
 Example:
@@ -49,7 +50,8 @@ JSON of --list with LIBRARY (schema anyaccel.cts-plan.v1):
                 captured (ID@captured by the device, ID@recorded by the engine)
 
 Exit code: 0; 1 if a case failed, a known gap has gone, a required backend is
-not here, or a library is no plugin; 2 for bad arguments.";
+not here, or a library is no plugin, ends the process or hangs; 2 for bad
+arguments.";
 
 /// Run the conformance suite on backends
 #[derive(clap::Args, Debug)]
@@ -103,7 +105,17 @@ pub(crate) struct Args {
 impl Args {
     /// Whether this run calls a library that could take the process down, and nobody watches.
     pub(crate) fn needs_watching(&self) -> bool {
-        !self.library.is_empty() && !self.list && !self.watched
+        !self.library.is_empty() && !self.watched
+    }
+
+    /// Whether another process watches this one.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// How long one case may take.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.timeout)
     }
 }
 
@@ -156,7 +168,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         filter: args.filter.clone(),
         require,
         seed: args.seed,
-        timeout: Duration::from_secs(args.timeout),
+        timeout: args.limit(),
         fail_fast: args.fail_fast,
         // Without a path to itself the cases that need a process of their own are skipped, which the report says.
         child: std::env::current_exe().ok(),
@@ -168,6 +180,9 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     }
     let mut reports = Vec::new();
     for subject in &subjects {
+        if args.watched {
+            crate::watched::tell_subject(subject);
+        }
         let report = run_suite(subject, &options);
         if report.cases.is_empty() && !args.filter.is_empty() {
             let patterns = args.filter.join("', '");

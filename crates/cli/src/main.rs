@@ -104,7 +104,11 @@ fn main() -> ExitCode {
         Command::Memory(args) => memory::run(args, &mut output),
         Command::Bench(args) => bench::run(args, &mut output),
     };
-    output.finish(result)
+    let code = output.finish(result);
+    if matches!(&command, Command::Cts(args) if args.is_watched()) {
+        watched::tell_end();
+    }
+    code
 }
 
 /// The arguments ask for help, or make no sense.

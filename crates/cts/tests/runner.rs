@@ -1,6 +1,6 @@
 //! What the runner makes of subjects that are absent, excused, or that hang.
 
-use anyaccel_cts::{Made, Options, Subject, Verdict, run, subjects};
+use anyaccel_cts::{Ask, Made, Options, Subject, Verdict, run, subjects};
 use anyaccel_hal::Kind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -83,4 +83,26 @@ fn a_case_that_panics_fails() {
     let report = run(&panicking, &only("marks.rise"));
     let told = |verdict: &Verdict| matches!(verdict, Verdict::Fail(failure) if failure.seen.contains("made twice"));
     assert!(told(&report.cases[0].verdict), "{report}");
+}
+
+#[test]
+fn a_device_may_have_more_siblings_than_a_case_asks_for() {
+    let three = Subject::new(Kind::HOST, |ask| subjects::host().make(&Ask { devices: 3, ..*ask }));
+    let filter = ["arguments.*", "devices.*", "streams.by-number", "events.of-a-device"].map(String::from).to_vec();
+    let report = run(&three, &Options { filter, ..Options::default() });
+    assert!(report.is_ok() && report.tally().passed > 10, "{report}");
+}
+
+#[test]
+fn a_case_that_needs_more_memory_than_there_is_says_so() {
+    let small = Subject::new(Kind::HOST, |ask| subjects::host().make(&Ask { memory: 64 << 20, ..*ask }));
+    let pending = "reuse.pending-block-is-waited-for/growable";
+    for (filter, needed) in [("graphs.out-of-memory*", 100), ("reuse.threads*", 88), (pending, 100)] {
+        let report = run(&small, &only(filter));
+        let reason = format!("needs {needed} MiB of memory, the device has 64");
+        let told = |verdict: &Verdict| matches!(verdict, Verdict::Skip { reason: seen } if *seen == reason);
+        assert!(!report.cases.is_empty(), "{filter}");
+        assert!(report.cases.iter().all(|case| told(&case.verdict)), "{report}");
+        assert!(report.is_ok(), "{report}");
+    }
 }

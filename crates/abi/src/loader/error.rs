@@ -39,6 +39,16 @@ pub enum Refusal {
         /// What it is.
         found: String,
     },
+    /// A library whose end is missing.
+    #[error("the file is cut off: it ends at byte {size}, its {part} at byte {needed}")]
+    CutOff {
+        /// The file's size in bytes.
+        size: u64,
+        /// What does not end within it.
+        part: &'static str,
+        /// Where that ends.
+        needed: u64,
+    },
     /// A library of another kind of machine.
     #[error("a library for {found}; this process needs one for {wanted}")]
     OtherMachine {

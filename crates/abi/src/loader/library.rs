@@ -3,7 +3,7 @@
 use super::error::Refusal;
 use crate::raw;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Opens the library for good and finds its entry.
@@ -49,9 +49,80 @@ fn recognise(path: &Path) -> Result<(), Refusal> {
         let found = if metadata.is_dir() { "a folder" } else { "no ordinary file" };
         return Err(Refusal::NoLibrary { found: found.into() });
     }
-    let mut head = Vec::new();
-    File::open(path).and_then(|file| file.take(20).read_to_end(&mut head)).map_err(unreadable)?;
-    if cfg!(any(target_os = "linux", target_os = "android", target_os = "freebsd")) { elf(&head) } else { Ok(()) }
+    let mut file = File::open(path).map_err(unreadable)?;
+    let head = read(&mut file, 0, 64).map_err(unreadable)?;
+    if cfg!(any(target_os = "linux", target_os = "android", target_os = "freebsd")) {
+        elf(&head)?;
+        let table = Extent::of_segments(&head);
+        let table = read(&mut file, table.offset, table.len).map_err(unreadable)?;
+        complete(&head, &table, metadata.len())?;
+    }
+    Ok(())
+}
+
+/// That many bytes from there, or as many as there are.
+fn read(file: &mut File, from: u64, len: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(len).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A part of a file.
+struct Extent {
+    offset: u64,
+    len: u64,
+}
+
+impl Extent {
+    /// The table of segments, by the header of a 64-bit ELF file; nothing if the header is another one.
+    fn of_segments(head: &[u8]) -> Self {
+        let len = u64::from(half(head, 0x36)) * u64::from(half(head, 0x38));
+        Self { offset: word(head, 0x20), len }
+    }
+
+    /// The table of sections, likewise.
+    fn of_sections(head: &[u8]) -> Self {
+        let len = u64::from(half(head, 0x3a)) * u64::from(half(head, 0x3c));
+        Self { offset: word(head, 0x28), len }
+    }
+
+    /// What a segment has in the file, by its line of the table.
+    fn of_segment(line: &[u8]) -> Self {
+        Self { offset: word(line, 0x08), len: word(line, 0x20) }
+    }
+
+    fn end(&self) -> u64 {
+        if self.len == 0 { 0 } else { self.offset.saturating_add(self.len) }
+    }
+}
+
+/// Numbers of a 64-bit ELF file of this machine's byte order; 0 where there are none.
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&chunk| u16::from_ne_bytes(chunk))
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |&chunk| u64::from_ne_bytes(chunk))
+}
+
+/// Whether all that the header and its table of segments speak of is in the file. The system's loader maps what is not, and the
+/// process dies of a SIGBUS at the first look at it.
+fn complete(head: &[u8], segments: &[u8], size: u64) -> Result<(), Refusal> {
+    if usize::BITS != 64 {
+        return Ok(());
+    }
+    let lines = segments.chunks(usize::from(half(head, 0x36)).max(1));
+    let segments = lines.map(|line| Extent::of_segment(line).end()).max().unwrap_or(0);
+    let headers = Extent::of_segments(head).end();
+    let sections = Extent::of_sections(head).end();
+    for (part, needed) in [("header", 64), ("program header", headers), ("segments", segments), ("sections", sections)]
+    {
+        if needed > size {
+            return Err(Refusal::CutOff { size, part, needed });
+        }
+    }
+    Ok(())
 }
 
 /// Numbers of machines in ELF files, with their names.
@@ -120,6 +191,29 @@ mod tests {
 
     fn machine() -> u16 {
         MACHINES.iter().find(|(_, name)| *name == std::env::consts::ARCH).map_or(0, |&(number, _)| number)
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_file_has_all_that_it_speaks_of() {
+        // A header with one segment of 100 bytes from byte 200, and two sections from byte 400, each told of in 64 bytes.
+        let mut head = vec![0; 64];
+        head[0x20..0x28].copy_from_slice(&64_u64.to_ne_bytes());
+        head[0x28..0x30].copy_from_slice(&400_u64.to_ne_bytes());
+        for (at, value) in [(0x36, 56_u16), (0x38, 1), (0x3a, 64), (0x3c, 2)] {
+            head[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+        }
+        let mut line = vec![0; 56];
+        line[0x08..0x10].copy_from_slice(&200_u64.to_ne_bytes());
+        line[0x20..0x28].copy_from_slice(&100_u64.to_ne_bytes());
+        assert_eq!(complete(&head, &line, 528), Ok(()));
+        for (size, part, needed) in
+            [(527, "sections", 528), (299, "segments", 300), (119, "program header", 120), (63, "header", 64)]
+        {
+            assert_eq!(complete(&head, &line, size), Err(Refusal::CutOff { size, part, needed }));
+        }
+        line[0x20..0x28].copy_from_slice(&u64::MAX.to_ne_bytes());
+        assert!(complete(&head, &line, 528).is_err());
     }
 
     #[test]

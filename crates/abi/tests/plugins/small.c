@@ -13,7 +13,13 @@
  *   GARBAGE                               handles, addresses, marks and numbers are nonsense
  *   NO_DRIVERS                            create fails
  *   CRASHES                               alloc takes the process down
+ *   EXITS_IN_CREATE, EXITS_IN_ALLOC       that ends the process as if all were well
+ *   HANGS                                 probe does not return
  */
+#ifdef HANGS
+#define _POSIX_C_SOURCE 200809L
+#include <unistd.h>
+#endif
 #include <anyaccel/plugin.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -62,6 +68,9 @@ static atomic_uint_fast64_t next_mark = 1;
 
 static uint32_t create(anyaccel_driver **driver, anyaccel_fault *fault)
 {
+#ifdef EXITS_IN_CREATE
+    exit(0);
+#endif
 #ifdef NO_DRIVERS
     (void)driver;
     return anyaccel_fail(fault, ANYACCEL_DRIVER, "npu_create", 3, "no firmware");
@@ -80,6 +89,11 @@ static void destroy(anyaccel_driver *driver)
 static void probe(anyaccel_driver *driver, anyaccel_probe *found)
 {
     (void)driver;
+#ifdef HANGS
+    for (volatile int forever = 1; forever;) {
+        sleep(1);
+    }
+#endif
     found->visible = devices;
     found->present = devices;
     found->present_known = 1;
@@ -157,6 +171,9 @@ static uint32_t alloc(anyaccel_device *device, uint64_t len, anyaccel_segment *s
     MAY_FAIL("alloc");
 #ifdef CRASHES
     abort();
+#endif
+#ifdef EXITS_IN_ALLOC
+    _Exit(0);
 #endif
 #ifdef GARBAGE
     segment->mem = UINT64_MAX;

@@ -117,3 +117,28 @@ fn a_plugin_that_takes_the_process_down_is_told_with_the_case() {
     let done = run(arguments.iter().copied().chain(["--json"]));
     assert_eq!(done.json()["error"]["class"], "wrong");
 }
+
+#[test]
+#[cfg(unix)]
+fn a_plugin_that_ends_the_process_is_told_with_the_case() {
+    let exits = small("exits", &["EXITS_IN_ALLOC"]);
+    let arguments = ["cts", exits.to_str().expect("a Unicode path"), "--filter", "memory.*"];
+    run(arguments).bad(1, &["the plugin ended the process in the case memory."]);
+    let done = run(arguments.iter().copied().chain(["--json"]));
+    assert_eq!((done.code, &done.json()["error"]["class"]), (Some(1), &"wrong".into()));
+
+    let exits = small("exits_early", &["EXITS_IN_CREATE"]);
+    let library = exits.to_str().expect("a Unicode path");
+    for more in [&["--filter", "memory.*"][..], &["--list"]] {
+        run(["cts", library].iter().chain(more).copied())
+            .bad(1, &["the plugin ended the process before the first case"]);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_plugin_that_hangs_before_the_first_case_is_given_up() {
+    let hangs = small("hangs", &["HANGS"]);
+    let done = run(["cts", hangs.to_str().expect("a Unicode path"), "--timeout", "1"]);
+    done.bad(1, &["the plugin hangs before the first case of ", "libcli_hangs.so", "nothing happened for 10s"]);
+}

@@ -8,9 +8,10 @@ use anyaccel::{Error, Runtime};
 
 const RULE: &str = "random.child";
 
+/// Of the first two devices, however many there are.
 fn seeds_and_offsets(runtime: &Runtime) -> Outcome<Vec<(u64, u64)>> {
     let states = runtime.get_rng_state_all()?;
-    Ok(states.into_iter().map(|state| (state.seed(), state.offset())).collect())
+    Ok(states.into_iter().take(2).map(|state| (state.seed(), state.offset())).collect())
 }
 
 fn draw(runtime: &Runtime, options: &Options<'_>) -> Outcome<Vec<u32>> {

@@ -1,6 +1,6 @@
 //! Device arguments: forms, defaults, and the errors of each wrong one, the same before and after the start.
 
-use super::Face;
+use super::{Face, out_of_range};
 use crate::case::{Case, Outcome, errs, expect, fail, same};
 use crate::env::Env;
 use anyaccel::{Device, DeviceArg, Error, ErrorClass, Runtime};
@@ -176,8 +176,8 @@ fn set_device_index(env: &Env) -> Outcome {
         errs("device.set-index", "a kind alone", "ExpectedIndex", runtime.set_device_index(kind.name()), expected)?;
         let bare = Device::new(kind, None);
         errs("device.set-index", "a device without index", "ExpectedIndex", runtime.set_device_index(bare), expected)?;
-        let range = |error: &Error| matches!(error, Error::IndexOutOfRange { index: 2, count } if count.is_none_or(|count| count == 2));
-        errs("device.set-index", "an index out of range", "a range error", runtime.set_device_index(2), range)?;
+        let (beyond, range) = (face.beyond(), out_of_range(face.beyond()));
+        errs("device.set-index", "an index out of range", "a range error", runtime.set_device_index(beyond), range)?;
         let kinds = |error: &Error| matches!(error, Error::WrongKind { .. });
         errs("device.set-index", "another kind", "WrongKind", runtime.set_device_index("cpu:0"), kinds)?;
         same("device.set-index", "the current device, untouched", runtime.current_device_index()?, 0)?;
@@ -206,7 +206,7 @@ fn device_index(env: &Env) -> Outcome {
     let runtime = &face.runtime;
     for _ in 0..2 {
         drop(runtime.device_index(None)?);
-        for index in [-1, 2, i64::MAX] {
+        for index in [-1, i64::from(face.beyond()), i64::MAX] {
             let right = |error: &Error| matches!(error, Error::IndexOutOfRange { index: seen, .. } if *seen == index);
             errs(
                 "device.guard-argument",

@@ -1,6 +1,6 @@
 //! What devices are: counting, properties, capability, peers, telemetry.
 
-use super::Face;
+use super::{Face, out_of_range};
 use crate::case::{Case, Outcome, errs, expect, same};
 use crate::env::Env;
 use anyaccel::{DType, Device, Error};
@@ -98,8 +98,8 @@ fn peers(env: &Env) -> Outcome {
     same("device.peers", "whether a device is its own peer", runtime.can_device_access_peer(0, 0)?, false)?;
     let reached = face.driver.open(0)?.peers().is_some_and(|peers| peers.can_access(1));
     same("device.peers", "whether device 0 reaches device 1", runtime.can_device_access_peer(0, 1)?, reached)?;
-    let range = |error: &Error| matches!(error, Error::IndexOutOfRange { index: 2, .. });
-    errs("device.peers", "a peer out of range", "a range error", runtime.can_device_access_peer(0, 2), range)
+    let (beyond, range) = (face.beyond(), out_of_range(face.beyond()));
+    errs("device.peers", "a peer out of range", "a range error", runtime.can_device_access_peer(0, beyond), range)
 }
 
 fn telemetry(env: &Env) -> Outcome {

@@ -1,6 +1,6 @@
 //! Events: unrecorded, recorded, recorded again; waits, times, and every refusal in its order.
 
-use super::Face;
+use super::{Face, out_of_range};
 use crate::case::{Case, Outcome, errs, expect, same};
 use crate::env::Env;
 use crate::lab::MOMENT;
@@ -172,9 +172,9 @@ fn of_a_device(env: &Env) -> Outcome {
     // Streams of other devices may wait for it.
     one.wait_event(&bound)?;
     face.finish(&one)?;
-    let range = |error: &Error| matches!(error, Error::IndexOutOfRange { index: 2, .. });
-    let beyond = EventOptions { device: Some(Device::new(face.kind(), Some(2))), ..EventOptions::default() };
-    errs("event.device", "an event of device 2 of 2", "a range error", runtime.event(beyond), range)?;
+    let beyond = Some(Device::new(face.kind(), Some(face.beyond())));
+    let (beyond, range) = (EventOptions { device: beyond, ..EventOptions::default() }, out_of_range(face.beyond()));
+    errs("event.device", "an event of a device beyond the last", "a range error", runtime.event(beyond), range)?;
     let kinds = |error: &Error| matches!(error, Error::WrongKind { .. });
     let other = EventOptions { device: Some(Device::new(Kind::CPU, None)), ..EventOptions::default() };
     errs("event.device", "an event of another kind", "WrongKind", runtime.event(other), kinds)

@@ -379,6 +379,7 @@ fn failed_capture(env: &Env) -> Outcome {
 fn out_of_memory(env: &Env) -> Outcome {
     const MIB: u64 = 1 << 20;
     let face = Face::new(env)?;
+    face.needs_memory(100 * MIB)?;
     let runtime = &face.runtime;
     let stream = current(&face)?;
     runtime.set_memory_budget(Some(100 * MIB), ())?;

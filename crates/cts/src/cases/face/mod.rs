@@ -23,11 +23,11 @@ mod streams;
 pub(crate) use bent::Bent;
 pub(crate) use random::{READS, SETTERS};
 
-use crate::case::{Case, Outcome, Stop};
+use crate::case::{Case, Outcome, Stop, skip};
 use crate::env::Env;
 use crate::lab::Hold;
 use crate::ways::Way;
-use anyaccel::{Runtime, Stream};
+use anyaccel::{Error, Runtime, Stream};
 use anyaccel_hal::{Driver, Kind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +82,20 @@ impl Face {
         self.driver.kind()
     }
 
+    /// The lowest index that no device has.
+    pub(crate) fn beyond(&self) -> u32 {
+        self.runtime.device_count()
+    }
+
+    /// Goes on if the device has that much memory.
+    pub(crate) fn needs_memory(&self, bytes: u64) -> Outcome {
+        let (_, total) = self.runtime.get_memory_info(())?;
+        if total >= bytes {
+            return Ok(());
+        }
+        skip(format!("needs {} MiB of memory, the device has {}", bytes >> 20, total >> 20))
+    }
+
     /// Holds a stream up until the hold is released or dropped: by a gate of the driver's, else by a function.
     pub(crate) fn hold(&self, stream: &Stream) -> Outcome<Hold> {
         let device = self.driver.open(stream.device_index())?;
@@ -100,6 +114,14 @@ impl Face {
             true => Ok(()),
             false => crate::case::fail("", "the work of the stream to end", format!("nothing for {:?}", self.patience)),
         }
+    }
+}
+
+/// Whether an error is that of an index beyond so many devices, which it names.
+pub(crate) fn out_of_range(beyond: u32) -> impl Fn(&Error) -> bool {
+    move |error| {
+        matches!(error, Error::IndexOutOfRange { index, count }
+            if *index == i64::from(beyond) && count.is_none_or(|count| count == beyond))
     }
 }
 

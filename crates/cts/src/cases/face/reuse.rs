@@ -48,6 +48,8 @@ fn release_later(hold: Hold, gone: &Arc<AtomicBool>) -> thread::JoinHandle<Outco
 /// The block that fits is still in use by a stream, and its segment can't be given back: it is waited for.
 fn pending_block(env: &Env, settings: &str) -> Outcome {
     let face = Face::set_up(env, settings)?;
+    // A range that grows is little longer than the memory, and 40 MiB are to be looked for beyond the first 60.
+    face.needs_memory(if settings == GROWING { 100 * MIB } else { 64 * MIB })?;
     let runtime = &face.runtime;
     runtime.set_memory_budget(Some(64 * MIB), ())?;
     let side = runtime.stream(())?;
@@ -287,6 +289,8 @@ fn function_waits(env: &Env) -> Outcome {
 /// Threads take, fill, read and drop at once; nobody's memory is anybody else's.
 fn threads(env: &Env, settings: &str) -> Outcome {
     let face = Face::set_up(env, settings)?;
+    // A small and a large segment, of 2 and 20 MiB, for each.
+    face.needs_memory(4 * 22 * MIB)?;
     let runtime = &face.runtime;
     thread::scope(|scope| {
         let threads: Vec<_> = (1..=4_u8)

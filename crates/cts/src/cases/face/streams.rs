@@ -1,6 +1,6 @@
 //! Streams: pools, reserved ones, numbers, what is current, waiting.
 
-use super::Face;
+use super::{Face, out_of_range};
 use crate::case::{Capability, Case, Outcome, errs, expect, same};
 use crate::env::Env;
 use crate::lab::MOMENT;
@@ -111,8 +111,8 @@ fn by_number(env: &Env) -> Outcome {
     }
     let unknown = |error: &Error| matches!(error, Error::UnknownStream { id: u64::MAX, .. });
     errs("stream.by-id", "an unknown number", "UnknownStream", runtime.stream_from_id(u64::MAX, 0, kind), unknown)?;
-    let range = |error: &Error| matches!(error, Error::IndexOutOfRange { index: 2, .. });
-    errs("stream.by-id", "a device out of range", "a range error", runtime.stream_from_id(0, 2, kind), range)?;
+    let (beyond, range) = (face.beyond(), out_of_range(face.beyond()));
+    errs("stream.by-id", "a device out of range", "a range error", runtime.stream_from_id(0, beyond, kind), range)?;
     let kinds = |error: &Error| matches!(error, Error::StreamKind { given: Kind::CPU, .. });
     errs("stream.by-id", "another kind", "StreamKind", runtime.stream_from_id(0, 0, Kind::CPU), kinds)?;
     let gone = runtime.stream_with((), RESERVED)?.stream_id();
