@@ -195,7 +195,7 @@ impl NodeFn {
             .callbacks
             .ensure_thread()
             .map_err(|error| Fault::new(FaultKind::OutOfMemory, "host_call").note(format!("no thread: {error}")))?;
-        let word = context.words.take(&context)?;
+        let word = context.words.take_node(&context)?;
         let state = NodeState { function: Some(function), expected: 0, word: Some(word) };
         let node = Arc::new(Self { context: Arc::clone(&context), state: Mutex::new(state) });
         let this: Arc<dyn Cancel> = node.clone();
@@ -269,9 +269,7 @@ impl Cancel for NodeFn {
 impl Drop for NodeFn {
     fn drop(&mut self) {
         if let Some(word) = self.state.lock().word.take() {
-            // Values of other owners rise from here.
-            word.set(Self::DONE);
-            self.context.words.put(word);
+            self.context.words.put_node(word);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Words of pinned memory that hold streams up until the host raises them.
 //!
 //! A word's value only rises (as a number modulo 2^32), also when it passes to another owner: who waits for an old value
-//! waits no longer. Its memory stays as long as its context.
+//! waits no longer, even if it looks only when the word has its next owner. The words of graph nodes begin at 0 with each
+//! replay, so they are never lent to others. A word's memory stays as long as its context.
 
 use crate::context::Context;
 use crate::sys::*;
@@ -50,17 +51,31 @@ pub(crate) struct Words(Mutex<Pool>);
 struct Pool {
     pages: Vec<usize>,
     free: Vec<Word>,
+    /// Those of graph nodes.
+    nodes: Vec<Word>,
 }
 
 impl Words {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Pool { pages: Vec::new(), free: Vec::new() }))
+        Self(Mutex::new(Pool { pages: Vec::new(), free: Vec::new(), nodes: Vec::new() }))
     }
 
     /// Takes one. The context is current.
     pub(crate) fn take(&self, context: &Context) -> Result<Word, Fault> {
-        let mut pool = self.0.lock();
-        if pool.free.is_empty() {
+        Self::take_from(&mut self.0.lock(), |pool| &mut pool.free, context)
+    }
+
+    /// Takes one for a graph node. The context is current.
+    pub(crate) fn take_node(&self, context: &Context) -> Result<Word, Fault> {
+        Self::take_from(&mut self.0.lock(), |pool| &mut pool.nodes, context)
+    }
+
+    fn take_from(
+        pool: &mut Pool,
+        free: impl Fn(&mut Pool) -> &mut Vec<Word>,
+        context: &Context,
+    ) -> Result<Word, Fault> {
+        if free(pool).is_empty() {
             let cuda = context.cuda;
             let _relaxed = context.relaxed();
             let mut host: *mut c_void = std::ptr::null_mut();
@@ -80,10 +95,10 @@ impl Words {
             for at in (0..PAGE).step_by(size_of::<u32>()) {
                 let word = Word { host: host + at, device: device + at as u64 };
                 word.set(0);
-                pool.free.push(word);
+                free(pool).push(word);
             }
         }
-        pool.free.pop().ok_or_else(|| Fault::new(anyaccel_hal::FaultKind::OutOfMemory, "words"))
+        free(pool).pop().ok_or_else(|| Fault::new(anyaccel_hal::FaultKind::OutOfMemory, "words"))
     }
 
     /// Takes one back, with its value.
@@ -91,10 +106,16 @@ impl Words {
         self.0.lock().free.push(word);
     }
 
+    /// Takes one of a graph node back: nothing waits for it any more.
+    pub(crate) fn put_node(&self, word: Word) {
+        self.0.lock().nodes.push(word);
+    }
+
     /// Gives the pages back. The context is current, nothing waits for a word, and no word is used any more.
     pub(crate) fn give_back(&self, cuda: &Cuda) {
         let mut pool = self.0.lock();
         pool.free.clear();
+        pool.nodes.clear();
         for page in pool.pages.drain(..) {
             // SAFETY: taken by `take`, and used no more.
             let _freed = unsafe { cuda.cuMemFreeHost(std::ptr::with_exposed_provenance_mut(page)) };
