@@ -99,7 +99,7 @@ class Page {
         const next = this.track.failed.find((at) => at > this.moment) ?? this.track.failed[0];
         if (next !== undefined) this.setMoment(next);
       },
-      Escape: () => this.choose(null, false),
+      Escape: () => this.choose(null),
     }[event.key] || (TABS[Number(event.key) - 1] && (() => this.open(TABS[Number(event.key) - 1][0], true)));
     if (!act) return;
     event.preventDefault();
@@ -138,12 +138,8 @@ class Page {
     else this.draw();
   }
 
-  choose(i, show) {
+  choose(i) {
     this.chosen = i;
-    if (show && i !== null) {
-      this.setMoment(this.track.blocks.begin[i]);
-      this.open("time", false);
-    }
     this.timeline.tell(i);
     if (this.tab === "time") this.timeline.drawOver();
     else this.draw();

@@ -51,7 +51,7 @@ class Timeline {
     });
     canvas.addEventListener("pointerup", (event) => {
       if (drag && !drag.moved) {
-        this.page.choose(this.hit(event.offsetX, event.offsetY), false);
+        this.page.choose(this.hit(event.offsetX, event.offsetY));
         this.page.setMoment(Math.round(this.eventAt(event.offsetX)));
       }
       drag = null;
@@ -93,7 +93,7 @@ class Timeline {
     if (!live.length) return;
     const at = live.indexOf(this.page.chosen);
     const next = at < 0 ? (by > 0 ? 0 : live.length - 1) : Math.min(Math.max(at + by, 0), live.length - 1);
-    this.page.choose(live[next], false);
+    this.page.choose(live[next]);
   }
 
   show(from, to) {
