@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+from test_fork import FORK
 
 SETUP = """
 import anyaccel, os, pytest
@@ -188,23 +189,9 @@ def test_dlpack_streams_on_the_built_in_device():
                 x.__dlpack__(stream=wrong)
 
 
-NPU = """
-import anyaccel, os, sys, pytest
-from anyaccel import accelerator as a
+NPU = FORK + """
+import pytest
 anyaccel._anyaccel._simulate("npu", devices=2)
-
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 """
 
 
