@@ -3,6 +3,7 @@
 #include "generator.h"
 #include "image.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
@@ -196,11 +197,8 @@ class HostCall {
     }
   }
 
-  // Computes it once with zeros, to learn what the results are like, and again at each replay.
+  // Tries it out, to learn what the results are like, and computes it at each replay.
   void capture() {
-    for (const auto& argument : arguments_) {
-      zero(argument.image);
-    }
     // Of the caller's own tensors the values at the capture count, as those of numbers do.
     Stack arguments(stack_.begin() + begin_, stack_.end());
     for (const auto i : c10::irange(arguments.size())) {
@@ -208,10 +206,7 @@ class HostCall {
         for_tensors(arguments[i], [&](const at::Tensor& tensor) { return is_image(tensor) ? tensor : frozen(tensor); });
       }
     }
-    if (generator_.defined()) {
-      stack_[generator_index_] = at::detail::createCPUGenerator();
-    }
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    try_out(arguments, 0);
     // Results get places that replays write and copies read.
     std::vector<at::Tensor> results;
     for (const auto i : c10::irange(op_.schema().returns().size())) {
@@ -259,8 +254,24 @@ class HostCall {
     return copy;
   }
 
-  static void zero(const at::Tensor& image) {
-    std::memset(image.storage().mutable_data(), 0, image.storage().nbytes());
+  // Computes it with images that are full of a number. Some operators refuse zeros, a few ones.
+  void try_out(const Stack& arguments, int number) {
+    stack_.resize(begin_);
+    stack_.insert(stack_.end(), arguments.begin(), arguments.end());
+    for (const auto& argument : arguments_) {
+      argument.image.fill_(number);
+    }
+    if (generator_.defined()) {
+      stack_[generator_index_] = at::detail::createCPUGenerator();
+    }
+    try {
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(
+          number == 0, name_of(asked_), " can't be captured into a graph: the sizes of its results can't be learned from a trial ",
+          "with zeros or ones (", error.what_without_backtrace(), ").");
+      try_out(arguments, 1);
+    }
   }
 
   // Puts what `change` makes of each tensor of a value in its place.
