@@ -145,13 +145,19 @@ class HostCall {
         value = c10::Device(c10::DeviceType::CPU);
       } else if (device_ && takes_generator(arguments[i])) {
         generator_ = generator_of(value.isNone() ? std::nullopt : value.toOptional<at::Generator>(), device_->index());
-        generator_index_ = begin_ + i;
+        generator_index_ = i;
       }
     }
     for (const auto& argument : arguments_) {
       if (argument.is_read) {
         download(argument.image, argument.device);
       }
+    }
+    if (generator_.defined()) {
+      const auto seed = at::empty_strided({1}, {1}, at::TensorOptions().dtype(at::kLong).device(*device_));
+      draw_seed(seed, generator_);
+      seed_ = make_image(seed, Room::Pinned);
+      download(seed_, seed);
     }
   }
 
@@ -179,6 +185,11 @@ class HostCall {
 
   void compute() {
     c10::SmallVector<c10::DeviceIndex, 2> waited;
+    if (generator_.defined()) {
+      wait(current_stream(device_->index()));
+      waited.push_back(device_->index());
+      stack_[begin_ + generator_index_] = seeded(seed_);
+    }
     for (const auto& argument : arguments_) {
       const auto index = argument.device.device().index();
       if (argument.is_read && std::find(waited.begin(), waited.end(), index) == waited.end()) {
@@ -186,15 +197,12 @@ class HostCall {
         waited.push_back(index);
       }
     }
-    put_generator(stack_);
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
   }
 
-  // In place of a generator of the device, the CPU's kernels take one of theirs that begins where it stands.
-  void put_generator(Stack& stack) const {
-    if (generator_.defined()) {
-      stack[generator_index_] = generator_for_host(generator_);
-    }
+  // In place of a generator of the device, the CPU's kernels take one of theirs, with a seed that was drawn on the device.
+  static at::Generator seeded(const at::Tensor& seed) {
+    return at::detail::createCPUGenerator(static_cast<uint64_t>(*seed.const_data_ptr<int64_t>()));
   }
 
   // Tries it out, to learn what the results are like, and computes it at each replay.
@@ -218,12 +226,11 @@ class HostCall {
         });
       }
     }
-    auto replay = [op = op_, asked = name_of(asked_), arguments, results, generator = generator_,
-                   generator_index = generator_index_ - begin_] {
+    auto replay = [op = op_, asked = name_of(asked_), arguments, results, seed = seed_, generator_index = generator_index_] {
       const at::NoGradGuard no_grad;
       Stack stack = arguments;
-      if (generator.defined()) {
-        stack[generator_index] = generator_for_host(generator);
+      if (seed.defined()) {
+        stack[generator_index] = seeded(seed);
       }
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
       size_t next = 0;
@@ -262,7 +269,7 @@ class HostCall {
       argument.image.fill_(number);
     }
     if (generator_.defined()) {
-      stack_[generator_index_] = at::detail::createCPUGenerator();
+      stack_[begin_ + generator_index_] = at::detail::createCPUGenerator();
     }
     try {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
@@ -346,7 +353,8 @@ class HostCall {
   std::optional<c10::Device> device_;
   std::vector<Argument> arguments_;
   at::Generator generator_;
-  size_t generator_index_ = 0;
+  size_t generator_index_ = 0; // among the arguments
+  at::Tensor seed_; // what was drawn of it
   bool captured_ = false;
 };
 
