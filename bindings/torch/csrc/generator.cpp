@@ -98,14 +98,6 @@ class Philox final : public c10::GeneratorImpl {
   const bool owned_;
 };
 
-// Spreads seed and offset over the seeds of another kind of generator.
-uint64_t mixed(uint64_t seed, uint64_t offset) {
-  uint64_t z = seed + 0x9e3779b97f4a7c15 * (offset + 1);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
-
 } // namespace
 
 const at::Generator& default_generator(c10::DeviceIndex device) {
@@ -146,11 +138,12 @@ anyaccel_generator native_of(const at::Generator& generator) {
   return generator.get<Philox>()->native();
 }
 
-at::Generator generator_for_host(const at::Generator& generator) {
-  uint64_t seed = 0;
-  uint64_t offset = 0;
-  check(anyaccel_generator_take(native_of(generator), 1, &seed, &offset));
-  return at::detail::createCPUGenerator(mixed(seed, offset));
+void draw_seed(const at::Tensor& seed, const at::Generator& generator) {
+  anyaccel_random bits{};
+  bits.struct_size = sizeof(bits);
+  bits.distribution = ANYACCEL_RANDOM_BITS;
+  bits.dtype = static_cast<uint32_t>(at::kLong);
+  check(anyaccel_fill_random(seed.mutable_data_ptr(), 1, &bits, native_of(generator), ANYACCEL_CURRENT_STREAM));
 }
 
 } // namespace torch_anyaccel

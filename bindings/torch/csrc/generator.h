@@ -4,6 +4,7 @@
 #include "runtime.h"
 
 #include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
 
 #include <optional>
 
@@ -21,7 +22,8 @@ at::Generator generator_of(const std::optional<at::Generator>& given, c10::Devic
 // Its number for the C library.
 anyaccel_generator native_of(const at::Generator& generator);
 
-// A generator for the CPU's kernels that begins where this one stands, which moves on.
-at::Generator generator_for_host(const at::Generator& generator);
+// Enqueues 64 random bits into a tensor of one int64: where the CPU's kernels, which have generators of another kind, begin.
+// Captured, each replay draws others.
+void draw_seed(const at::Tensor& seed, const at::Generator& generator);
 
 } // namespace torch_anyaccel

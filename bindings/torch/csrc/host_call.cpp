@@ -3,6 +3,7 @@
 #include "generator.h"
 #include "image.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
@@ -144,13 +145,19 @@ class HostCall {
         value = c10::Device(c10::DeviceType::CPU);
       } else if (device_ && takes_generator(arguments[i])) {
         generator_ = generator_of(value.isNone() ? std::nullopt : value.toOptional<at::Generator>(), device_->index());
-        generator_index_ = begin_ + i;
+        generator_index_ = i;
       }
     }
     for (const auto& argument : arguments_) {
       if (argument.is_read) {
         download(argument.image, argument.device);
       }
+    }
+    if (generator_.defined()) {
+      const auto seed = at::empty_strided({1}, {1}, at::TensorOptions().dtype(at::kLong).device(*device_));
+      draw_seed(seed, generator_);
+      seed_ = make_image(seed, Room::Pinned);
+      download(seed_, seed);
     }
   }
 
@@ -178,6 +185,11 @@ class HostCall {
 
   void compute() {
     c10::SmallVector<c10::DeviceIndex, 2> waited;
+    if (generator_.defined()) {
+      wait(current_stream(device_->index()));
+      waited.push_back(device_->index());
+      stack_[begin_ + generator_index_] = seeded(seed_);
+    }
     for (const auto& argument : arguments_) {
       const auto index = argument.device.device().index();
       if (argument.is_read && std::find(waited.begin(), waited.end(), index) == waited.end()) {
@@ -185,22 +197,16 @@ class HostCall {
         waited.push_back(index);
       }
     }
-    put_generator(stack_);
     op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
   }
 
-  // In place of a generator of the device, the CPU's kernels take one of theirs that begins where it stands.
-  void put_generator(Stack& stack) const {
-    if (generator_.defined()) {
-      stack[generator_index_] = generator_for_host(generator_);
-    }
+  // In place of a generator of the device, the CPU's kernels take one of theirs, with a seed that was drawn on the device.
+  static at::Generator seeded(const at::Tensor& seed) {
+    return at::detail::createCPUGenerator(static_cast<uint64_t>(*seed.const_data_ptr<int64_t>()));
   }
 
-  // Computes it once with zeros, to learn what the results are like, and again at each replay.
+  // Tries it out, to learn what the results are like, and computes it at each replay.
   void capture() {
-    for (const auto& argument : arguments_) {
-      zero(argument.image);
-    }
     // Of the caller's own tensors the values at the capture count, as those of numbers do.
     Stack arguments(stack_.begin() + begin_, stack_.end());
     for (const auto i : c10::irange(arguments.size())) {
@@ -208,10 +214,7 @@ class HostCall {
         for_tensors(arguments[i], [&](const at::Tensor& tensor) { return is_image(tensor) ? tensor : frozen(tensor); });
       }
     }
-    if (generator_.defined()) {
-      stack_[generator_index_] = at::detail::createCPUGenerator();
-    }
-    op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    try_out(arguments, 0);
     // Results get places that replays write and copies read.
     std::vector<at::Tensor> results;
     for (const auto i : c10::irange(op_.schema().returns().size())) {
@@ -223,12 +226,11 @@ class HostCall {
         });
       }
     }
-    auto replay = [op = op_, asked = name_of(asked_), arguments, results, generator = generator_,
-                   generator_index = generator_index_ - begin_] {
+    auto replay = [op = op_, asked = name_of(asked_), arguments, results, seed = seed_, generator_index = generator_index_] {
       const at::NoGradGuard no_grad;
       Stack stack = arguments;
-      if (generator.defined()) {
-        stack[generator_index] = generator_for_host(generator);
+      if (seed.defined()) {
+        stack[generator_index] = seeded(seed);
       }
       op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
       size_t next = 0;
@@ -259,8 +261,24 @@ class HostCall {
     return copy;
   }
 
-  static void zero(const at::Tensor& image) {
-    std::memset(image.storage().mutable_data(), 0, image.storage().nbytes());
+  // Computes it with images that are full of a number. Some operators refuse zeros, a few ones.
+  void try_out(const Stack& arguments, int number) {
+    stack_.resize(begin_);
+    stack_.insert(stack_.end(), arguments.begin(), arguments.end());
+    for (const auto& argument : arguments_) {
+      argument.image.fill_(number);
+    }
+    if (generator_.defined()) {
+      stack_[begin_ + generator_index_] = at::detail::createCPUGenerator();
+    }
+    try {
+      op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
+    } catch (const c10::Error& error) {
+      TORCH_CHECK(
+          number == 0, name_of(asked_), " can't be captured into a graph: the sizes of its results can't be learned from a trial ",
+          "with zeros or ones (", error.what_without_backtrace(), ").");
+      try_out(arguments, 1);
+    }
   }
 
   // Puts what `change` makes of each tensor of a value in its place.
@@ -335,7 +353,8 @@ class HostCall {
   std::optional<c10::Device> device_;
   std::vector<Argument> arguments_;
   at::Generator generator_;
-  size_t generator_index_ = 0;
+  size_t generator_index_ = 0; // among the arguments
+  at::Tensor seed_; // what was drawn of it
   bool captured_ = false;
 };
 

@@ -17,12 +17,13 @@ WORKS = "import torch; assert torch.ones(2).sum() == 2; assert torch._C._get_pri
 
 
 def python(code: str, *, package: Path | None = None, **environment: str | None) -> subprocess.CompletedProcess[str]:
-    env = dict(os.environ, ANYACCEL_BACKEND="host", ANYACCEL_HOST_DEVICES="1", **{k: v for k, v in environment.items() if v})
+    env = {**os.environ, "ANYACCEL_BACKEND": "host", "ANYACCEL_HOST_DEVICES": "1"}
     for name, value in environment.items():
-        if value is None:
-            env.pop(name, None)
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
     if package is not None:
-        env["PYTHONPATH"] = str(package.parent)
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
