@@ -30,6 +30,7 @@ SETTINGS = {
     "ANYACCEL_TORCH_NAME": "openreg",
     "ANYACCEL_BACKEND": os.environ.get("ANYACCEL_BACKEND", "host"),
     "ANYACCEL_HOST_DEVICES": "2",
+    "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
     "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "shim"), os.environ.get("PYTHONPATH")])),
 }
 
