@@ -47,6 +47,7 @@ setup(
     license="MIT OR Apache-2.0",
     python_requires=">=3.11",
     install_requires=[f"torch=={MINOR}.*"],
+    package_dir={"": "src"},
     packages=["torch_anyaccel"],
     package_data={"torch_anyaccel": ["libanyaccel.so", "py.typed"]},
     entry_points={"torch.backends": ["anyaccel = torch_anyaccel:_autoload"]},
