@@ -137,7 +137,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     download_exactly(to, from);
     return;
   }
-  if (!direct) {
+  if (!direct || (!pinned && !to.is_non_overlapping_and_dense())) {
     auto image = make_image(from, Room::Pinned);
     download(image, from);
     wait(stream);
