@@ -42,6 +42,7 @@ def test_notes_on_a_tensor_are_saved_with_it(device: torch.device) -> None:
     assert torch._utils.get_tensor_metadata(loaded["plain"]) == {}
 
 
+@pytest.mark.filterwarnings("ignore:BComplex32", "ignore:ComplexHalf", "ignore:Casting complex")
 def test_every_type_that_is_promised_converts_into_every_other(device: torch.device) -> None:
     promised = sorted(torch.accelerator.get_device_capability(device)["supported_dtypes"], key=str)
     assert torch.float32 in promised
