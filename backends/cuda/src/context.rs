@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 /// Something that holds functions whose turn may not come.
 pub(crate) trait Cancel: Send + Sync {
     /// Hands them to callback threads as cancelled, and lets the device go on.
-    fn cancel(&self);
+    fn cancel(self: Arc<Self>);
 }
 
 pub(crate) struct Context {

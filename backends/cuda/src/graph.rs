@@ -1,16 +1,18 @@
 //! Native graphs (H31): of captured streams, and of lists.
 //!
-//! A function of the host becomes two nodes, as in a stream: one that hands it to our threads, and one that waits for a word
-//! (see [`host_call`](crate::host_call)). The graph keeps the native graph beside what runs, since nodes are named by it.
+//! A function of the host becomes two nodes (see [`node_call`](crate::node_call)). The graph keeps the native graph beside
+//! what runs, since nodes are named by it.
 
 use crate::context::Context;
+use crate::conv::Failed;
 use crate::device::{CudaDevice, unknown};
-use crate::host_call::{NodeFn, node_turn};
 use crate::kernel::Native;
+use crate::node_call::{NodeFn, node_turn};
 use crate::sys::*;
 use anyaccel_hal::{
     CaptureId, CaptureMode, End, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, HostPtr, Op, OwnedArg, StreamId,
 };
+use anyaccel_kit::Mutex;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ pub(crate) struct Graph {
     graph: CUgraph,
     exec: CUgraphExec,
     nodes: Vec<Node>,
+    functions: Functions,
 }
 
 /// What became of a node of a list.
@@ -31,6 +34,37 @@ struct Node {
     /// What later nodes come after.
     last: CUgraphNode,
     function: Option<Arc<NodeFn>>,
+}
+
+/// The functions of a graph. Locked while a replay is enqueued, so that none is replaced meanwhile.
+#[derive(Debug)]
+enum Functions {
+    None,
+    Some(Mutex<Vec<Arc<NodeFn>>>),
+}
+
+impl Functions {
+    fn of(nodes: &[Node]) -> Self {
+        let functions: Vec<_> = nodes.iter().filter_map(|node| node.function.clone()).collect();
+        if functions.is_empty() { Self::None } else { Self::Some(Mutex::new(functions)) }
+    }
+
+    /// Acts while no replay is being enqueued.
+    fn between_replays<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _lock = match self {
+            Self::None => None,
+            Self::Some(functions) => Some(functions.lock()),
+        };
+        act()
+    }
+
+    /// Enqueues a replay, which calls each of them.
+    fn replay(&self, launch: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+        let Self::Some(functions) = self else { return launch() };
+        let functions = functions.lock();
+        functions.iter().for_each(|function| function.expect());
+        launch().inspect_err(|_| functions.iter().for_each(|function| function.expect_no_more()))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,7 +241,8 @@ impl CudaDevice {
         // SAFETY: a valid place for the answer; the graph lives.
         let made = unsafe { self.context.cuda.cuGraphInstantiateWithFlags(&raw mut exec, draft.graph, 0) };
         self.context.check(made)?;
-        let graph = Graph { context: Arc::clone(&self.context), graph: draft.keep(), exec, nodes };
+        let functions = Functions::of(&nodes);
+        let graph = Graph { context: Arc::clone(&self.context), graph: draft.keep(), exec, nodes, functions };
         Ok(GraphExec(self.machine.graphs.insert(Arc::new(graph))))
     }
 }
@@ -363,13 +398,8 @@ impl Graphs for CudaDevice {
             (graph, self.stream(stream, "cuGraphLaunch")?)
         };
         let _current = self.context.enter()?;
-        let functions = || graph.nodes.iter().filter_map(|node| node.function.as_ref());
-        functions().for_each(|function| function.expect());
         // SAFETY: both live; one replay at a time, as this function's caller promises.
-        let launched = unsafe { self.context.cuda.cuGraphLaunch(graph.exec, stream.raw) };
-        if launched.is_err() {
-            functions().for_each(|function| function.expect_no_more());
-        }
+        let launched = graph.functions.replay(|| unsafe { self.context.cuda.cuGraphLaunch(graph.exec, stream.raw) });
         stream.touch();
         self.context.check(launched)
     }
@@ -383,10 +413,15 @@ impl Graphs for CudaDevice {
         if node.form != Form::of(&op) {
             return Err(Fault::invalid("graph.update", format!("{:?} in place of {:?}", Form::of(&op), node.form)));
         }
-        if node.form == Form::HostCall {
-            return Err(Fault::unsupported("graph.update").note("a function of the host"));
-        }
         let _current = self.context.enter()?;
+        let op = match (op, &node.function) {
+            (Op::HostCall(function), Some(node)) => {
+                let over = graph.functions.between_replays(|| node.replace(function));
+                drop(over);
+                return Ok(());
+            }
+            (op, _) => op,
+        };
         let (cuda, raw) = (self.context.cuda, self.context.raw);
         let (exec, node) = (graph.exec, node.native);
         // SAFETY: H1 and H5, as this function's caller promises; the driver takes parameters before it returns.
@@ -423,11 +458,10 @@ impl CudaDevice {
         match status {
             CU_STREAM_CAPTURE_STATUS_NONE => Ok(None),
             CU_STREAM_CAPTURE_STATUS_ACTIVE => Ok(Some(CaptureId(id))),
-            _ => Err(crate::conv::Failed {
-                api: "cuStreamGetCaptureInfo_v2",
-                code: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            _ => {
+                let (api, code) = ("cuStreamGetCaptureInfo_v2", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+                Err(Failed { api, code }.fault())
             }
-            .fault()),
         }
     }
 

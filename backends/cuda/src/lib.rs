@@ -11,7 +11,7 @@
 //! | `driver`, `machine`, `device` | starting and opening; what devices share; calls become native calls |
 //! | `context` | the primary context, made current around calls; loss of the device |
 //! | `stream`, `wait` | streams, marks, host threads that wait |
-//! | `host_call`, `words`, `gate` | functions of the host, and what holds streams up |
+//! | `host_call`, `node_call`, `words`, `gate` | functions of the host in streams and graphs, and what holds streams up |
 //! | `memory`, `virtual_memory` | segments, pinned memory, peers; growable segments |
 //! | `kernel`, `params`, `builtin` | loading and launching; the built-in kernels |
 //! | `compiler` | CUDA C++ to PTX, where NVRTC is installed |
@@ -41,6 +41,7 @@ mod machine;
 pub mod mask;
 mod memory;
 mod native_events;
+mod node_call;
 mod params;
 mod probe;
 mod stream;
