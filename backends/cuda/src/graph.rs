@@ -13,8 +13,9 @@ use anyaccel_hal::{
     CaptureId, CaptureMode, End, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, HostPtr, Op, OwnedArg, StreamId,
 };
 use anyaccel_kit::Mutex;
-use std::ffi::c_void;
+use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An executable graph.
 #[derive(Debug)]
@@ -279,6 +280,24 @@ fn flat_copy(dst: NativeEnd, src: NativeEnd, len: usize) -> CUDA_MEMCPY3D_v2 {
     }
 }
 
+/// What the driver wrote to a file that it was told: it has no other way. The file is in a folder of its own, which others
+/// may not enter.
+fn drawn(write: impl FnOnce(*const c_char) -> Result<(), Failed>) -> Option<String> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("anyaccel-cuda-{}-{number}", std::process::id()));
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder).ok()?;
+    let file = folder.join("graph.dot");
+    let path = CString::new(file.as_os_str().as_encoded_bytes()).ok();
+    let written = path.and_then(|path| write(path.as_ptr()).ok()).and_then(|()| std::fs::read(&file).ok());
+    // What is left behind is in the folder for such things.
+    let _removed = std::fs::remove_dir_all(&folder);
+    written.map(|text| String::from_utf8_lossy(&text).into_owned())
+}
+
 /// An end of a copy: a pointer of the host, or if that is null an address of the device.
 #[derive(Clone, Copy)]
 pub(crate) struct NativeEnd {
@@ -437,6 +456,16 @@ impl Graphs for CudaDevice {
                 })
             })
         }
+    }
+
+    unsafe fn dot(&self, graph: GraphExec) -> Option<String> {
+        // SAFETY: H1, as this function's caller promises.
+        let graph = unsafe { self.machine.graphs.get(graph.0) }?;
+        let _current = self.context.enter().ok()?;
+        // SAFETY: the graph lives; a C string.
+        drawn(|path| unsafe {
+            self.context.cuda.cuGraphDebugDotPrint(graph.graph, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)
+        })
     }
 
     unsafe fn destroy(&self, graph: GraphExec) {

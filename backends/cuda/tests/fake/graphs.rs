@@ -2,6 +2,7 @@
 
 use crate::Scenario;
 use crate::lab::{Lab, arg, control, eventually};
+use anyaccel::{GraphOptions, Runtime};
 use anyaccel_hal::{Arg, CaptureMode, FaultKind, Format, GraphNode, HostFn, HostStatus, Launch, Mark, Op, Written};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,6 +13,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("what_breaks_a_capture_ends_it", broken),
     Scenario::new("memory_comes_and_goes_beside_any_capture", beside_a_capture),
     Scenario::new("functions_in_a_capture_run_at_each_replay", functions_in_a_capture),
+    Scenario::new("the_driver_draws_its_graphs", drawn),
     Scenario::new("functions_are_replaced_for_later_replays", functions_replaced),
     Scenario::new("functions_of_replays_that_can_not_end_are_cancelled", functions_cancelled),
 ];
@@ -145,6 +147,47 @@ fn functions_in_a_capture() {
         graphs.destroy(graph);
     }
     eventually("the function goes with its graph", || Arc::strong_count(&runs) == 1);
+}
+
+fn drawn() {
+    let lab = Lab::new();
+    let graphs = lab.device.graphs().expect("graphs");
+    let place = lab.memory(64);
+    let write = Op::Write { dst: place, bytes: Written::new(&[1]).expect("a byte") };
+    let call = Op::HostCall(HostFn::new(|_| ()));
+    let nodes = vec![GraphNode { op: write, after: [].into() }, GraphNode { op: call, after: [0].into() }];
+    // SAFETY: H1, H13.
+    unsafe {
+        let graph = graphs.build(nodes).expect("a graph");
+        let text = graphs.dot(graph).expect("a drawing");
+        assert!(text.starts_with("digraph") && text.contains("anyaccel_write") && text.contains("HOST"), "{text}");
+        control().fail("cuGraphDebugDotPrint", 1, 1);
+        assert_eq!(graphs.dot(graph), None);
+        graphs.destroy(graph);
+    }
+    // And through the face, behind what was recorded.
+    let runtime = Runtime::builder().backend("cuda").build().expect("a runtime");
+    let stream = runtime.stream(()).expect("a stream");
+    let buffer = runtime.zeros(64).expect("memory");
+    let current = stream.enter().expect("a current stream");
+    let graph = runtime.graph(GraphOptions::default());
+    graph.enable_debug_mode();
+    graph.capture(|| stream.fill(&buffer.all(), &[2])).expect("a capture");
+    let dumped = || {
+        let path = std::env::temp_dir().join(format!("anyaccel-dump-{}.dot", std::process::id()));
+        graph.debug_dump(&path).expect("a file");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        std::fs::remove_file(path).expect("the file");
+        text.matches("digraph").count()
+    };
+    assert_eq!(dumped(), 1);
+    graph.replay().expect("a replay");
+    assert_eq!(dumped(), 2);
+    drop(current);
+    // The files are gone.
+    let ours = format!("anyaccel-cuda-{}-", std::process::id());
+    let mut left = std::fs::read_dir(std::env::temp_dir()).expect("the folder").flatten();
+    assert!(!left.any(|entry| entry.file_name().to_string_lossy().starts_with(&ours)));
 }
 
 /// A function that notes its calls, and says while it is called that it is.
