@@ -257,9 +257,14 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         (Ok(nvml), Some(unit)) => Sensors::find(nvml, unit),
         _ => None,
     };
+    let builtins = Builtins::new(seat.capability >= crate::inventory::LEAST_CAPABILITY, multiprocessors);
+    {
+        let _current = context.enter()?;
+        builtins.load_all(&context);
+    }
     Ok(CudaDevice {
         info: seat.info.clone(),
-        builtins: Builtins::new(seat.capability >= crate::inventory::LEAST_CAPABILITY, multiprocessors),
+        builtins,
         peers: started.seats.iter().map(reaches).collect(),
         enabled: started.seats.iter().map(|_| AtomicBool::new(false)).collect(),
         limits,

@@ -53,15 +53,25 @@ impl Module {
         }
     }
 
-    /// A function of it. The context is current.
+    /// A function of it, ready to be launched: a driver that loads lazily may wait for the device when it loads a function,
+    /// and a launch must not (H5). The context is current.
     pub(crate) fn function(&self, name: &str) -> Result<CUfunction, Fault> {
         let missing = || Fault::invalid("cuModuleGetFunction", format!("the code has no function {name:?}"));
         let entry = CString::new(name).map_err(|_| missing())?;
         let mut function = CUfunction::NULL;
+        let _relaxed = self.context.relaxed();
         // SAFETY: a valid place for the answer, a C string; the module lives.
         match unsafe { self.context.cuda.cuModuleGetFunction(&raw mut function, self.raw, entry.as_ptr()) } {
-            Ok(()) => Ok(function),
-            Err(Failed { code: CUDA_ERROR_NOT_FOUND, .. }) => Err(missing().code(CUDA_ERROR_NOT_FOUND.into())),
+            Ok(()) => {}
+            Err(Failed { code: CUDA_ERROR_NOT_FOUND, .. }) => {
+                return Err(missing().code(CUDA_ERROR_NOT_FOUND.into()));
+            }
+            Err(failed) => return Err(self.context.fault(failed)),
+        }
+        // SAFETY: the function's module lives.
+        match unsafe { self.context.cuda.cuFuncLoad(function) } {
+            // Without that call it is loaded by the one above.
+            Ok(()) | Err(Failed { code: ABSENT, .. }) => Ok(function),
             Err(failed) => Err(self.context.fault(failed)),
         }
     }

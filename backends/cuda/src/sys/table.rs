@@ -208,6 +208,7 @@ table! {
     (11, 8) optional cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D_v2, context: CUcontext);
     (11, 8) optional cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS_v1, context: CUcontext);
     (11, 8) optional cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: u32);
+    (12, 4) optional cuFuncLoad(function: CUfunction);
     (12, 4) optional cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
 }
 
