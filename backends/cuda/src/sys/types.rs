@@ -28,7 +28,6 @@ handles!(
     CUgraph,
     CUgraphExec,
     CUgraphNode,
-    CUmemoryPool,
     NvmlDevice,
     NvrtcProgram
 );
