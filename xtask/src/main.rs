@@ -25,11 +25,16 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Installs the oldest and the newest NVRTC for tests, as `ptx` does, and prints their files.
+    Nvrtc,
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ptx { check } => ptx::run(check),
+        Chore::Nvrtc => tools::install().map(|tools| {
+            println!("{}\n{}", tools.nvrtc.display(), tools.nvrtc_13.display());
+        }),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
