@@ -1,4 +1,4 @@
-//! NVIDIA's compilers, in a virtual environment of their own.
+//! What the chores run: NVIDIA's compilers, in a virtual environment of their own, and commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,6 +49,16 @@ fn find(folder: &Path) -> Result<Tools, String> {
         ptxas_12: file("cuda_nvcc/bin/ptxas")?,
         ptxas_13: file("cu13/bin/ptxas")?,
     })
+}
+
+/// The workspace's folder.
+pub(crate) fn root() -> Result<&'static Path, String> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or_else(|| "the workspace has no folder".to_owned())
+}
+
+/// The folder of what is built.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
 /// Runs a command to its end; what it said is the error if it failed.
