@@ -4,6 +4,7 @@
 //! missing is an answer with a reason. Loaders of 1.8 and newer.
 
 mod conv;
+pub mod probe;
 pub mod sys;
 
 pub use conv::Failed;

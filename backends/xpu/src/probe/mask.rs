@@ -132,12 +132,12 @@ fn left(mask: &str, hierarchy: Hierarchy, counts: &[u32]) -> Result<(Vec<u64>, V
     // A comma may end the list.
     for item in mask.strip_suffix(',').unwrap_or(mask).split(',') {
         let numbers = numbers(item).map_err(|why| Junk { item: item.to_owned(), why })?;
-        let named = match (numbers[..], hierarchy.flat()) {
-            ([number], true) => flat(counts, number),
-            ([card], false) => counts.get(card as usize).map(|&count| (card as usize, all(count))),
-            ([card, tile], false) => {
+        let named = match (&numbers[..], hierarchy.flat()) {
+            (&[number], true) => flat(counts, number),
+            (&[card], false) => counts.get(card as usize).map(|&count| (card as usize, all(count))),
+            (&[card, tile], false) => {
                 let has = counts.get(card as usize).is_some_and(|&count| tile < count);
-                has.then_some((card as usize, 1 << tile))
+                has.then(|| (card as usize, 1 << tile))
             }
             _ => None,
         };
