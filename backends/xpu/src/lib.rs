@@ -6,5 +6,6 @@
 mod conv;
 pub mod probe;
 pub mod sys;
+pub mod telemetry;
 
 pub use conv::Failed;

@@ -17,9 +17,12 @@
 //!
 //! Public for the tests of this crate. No stable part of it.
 
+mod doctor;
 pub mod inventory;
 pub mod mask;
 mod nodes;
+
+pub use doctor::{Frozen, checks};
 
 use crate::conv::Failed;
 use crate::sys::{self, *};
