@@ -8,11 +8,11 @@ use std::env;
 
 /// What a start froze.
 #[derive(Clone, Copy, Debug)]
-pub struct Frozen<'a> {
+pub(super) struct Frozen<'a> {
     /// How many devices it found.
-    pub devices: usize,
+    pub(super) devices: usize,
     /// The variables as they were.
-    pub settings: &'a Settings,
+    pub(super) settings: Option<&'a Settings>,
 }
 
 fn check(layer: Layer, verdict: Verdict, subject: impl Into<String>, found: impl Into<String>) -> Check {
@@ -24,7 +24,7 @@ fn skipped(layer: Layer) -> Check {
 }
 
 /// Every layer. `look` is what [`look`](super::look()) says now.
-pub fn checks(frozen: Option<Frozen<'_>>, look: &Result<Look<'_>, Blind>) -> Vec<Check> {
+pub(super) fn checks(frozen: Option<Frozen<'_>>, look: &Result<Look<'_>, Blind>) -> Vec<Check> {
     checks_with(frozen, look, &sys::loader(), &nodes())
 }
 
@@ -110,7 +110,7 @@ fn mask(frozen: Option<Frozen<'_>>, look: &Result<Look<'_>, Blind>) -> Check {
         Err(Blind::Absent(Absence::BadVariable { name, value, expected })) => {
             (Verdict::Fail, format!("{name}={value}: expected {expected}"))
         }
-        _ if frozen.is_some_and(|frozen| *frozen.settings != Settings::now()) => {
+        _ if frozen.and_then(|frozen| frozen.settings).is_some_and(|settings| *settings != Settings::now()) => {
             (Verdict::Warn, "changed since the start".to_owned())
         }
         Ok(look) if look.count() == 0 => (Verdict::Fail, "hides all devices".to_owned()),

@@ -15,6 +15,12 @@
 //! counts by its own order. As long as cards differ only in their place, that makes no difference to anybody; of cards that
 //! differ, names are told before the start only if `ZE_ENABLE_PCI_ID_DEVICE_ORDER=1` or nothing hidden says which is which.
 //!
+//! # Protocol
+//!
+//! The cards are read once a process and published by an exchange of a pointer, as are the variables of the first start, which is
+//! when the driver reads them too: no lock, so that a forked child finds them or not, never in between (H24). A look that failed is
+//! not kept.
+//!
 //! Public for the tests of this crate. No stable part of it.
 
 mod doctor;
@@ -22,14 +28,14 @@ pub mod inventory;
 pub mod mask;
 mod nodes;
 
-pub use doctor::{Frozen, checks};
-
 use crate::conv::Failed;
 use crate::sys::{self, *};
-use anyaccel_hal::{Absence, DeviceInfo, Fault, Layer, Probe};
+use anyaccel_hal::{Absence, Check, DeviceInfo, Fault, Layer, PciAddress, Probe, Uuid};
 use inventory::{Inventory, Unit};
-use mask::{Hierarchy, Junk, Pick, Visible, discrete_first, visible};
+use mask::{Hierarchy, Pick, Visible, discrete_first, visible};
 use std::env;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Hides devices.
 pub const MASK: &str = "ZE_AFFINITY_MASK";
@@ -67,12 +73,10 @@ impl Settings {
     }
 
     fn visible(&self, cards: &[u32]) -> Result<Visible, Absence> {
-        visible(self.mask.as_deref(), self.hierarchy, cards).map_err(|junk| self.bad(&junk))
-    }
-
-    fn bad(&self, _junk: &Junk) -> Absence {
-        let value = self.mask.clone().unwrap_or_default();
-        Absence::BadVariable { name: MASK, value, expected: EXPECTED }
+        visible(self.mask.as_deref(), self.hierarchy, cards).map_err(|_| {
+            let value = self.mask.clone().unwrap_or_default();
+            Absence::BadVariable { name: MASK, value, expected: EXPECTED }
+        })
     }
 }
 
@@ -117,11 +121,43 @@ pub struct Look<'a> {
     idle: Vec<String>,
 }
 
-/// Looks, and says what is missing if something is. `read` gives the cards, read at most once.
+static INVENTORY: AtomicPtr<Inventory> = AtomicPtr::new(ptr::null_mut());
+static FROZEN: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
+
+/// What was published, if something was.
+fn published<T>(pointer: &'static AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: null, or a value that was leaked by `publish` and is never freed.
+    unsafe { pointer.load(Ordering::Acquire).as_ref() }
+}
+
+/// Publishes a value unless there is one; what is published then.
+fn publish<T>(pointer: &'static AtomicPtr<T>, value: T) -> &'static T {
+    let ours = Box::into_raw(Box::new(value));
+    match pointer.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: leaked just now, and never freed since it was published.
+        Ok(_) => unsafe { &*ours },
+        Err(theirs) => {
+            // SAFETY: made above and seen by nobody else.
+            drop(unsafe { Box::from_raw(ours) });
+            // SAFETY: published by another thread, leaked as above.
+            unsafe { &*theirs }
+        }
+    }
+}
+
+/// The cards, read by the first look.
+fn inventory(zes: &Zes) -> Result<&'static Inventory, Failed> {
+    match published(&INVENTORY) {
+        Some(inventory) => Ok(inventory),
+        None => Ok(publish(&INVENTORY, Inventory::read(zes)?)),
+    }
+}
+
+/// Looks, and says what is missing if something is.
 ///
 /// # Errors
 /// Why nothing is seen.
-pub fn look<'a>(read: impl FnOnce(&'static Zes) -> Result<&'a Inventory, Failed>) -> Result<Look<'a>, Blind> {
+pub fn look() -> Result<Look<'static>, Blind> {
     let loader = sys::loader().map_err(|missing| Blind::Absent(absent(&missing)))?;
     let settings = Settings::now();
     // A mask that can't be read would end the driver, and the process with it.
@@ -129,8 +165,54 @@ pub fn look<'a>(read: impl FnOnce(&'static Zes) -> Result<&'a Inventory, Failed>
     if !starts_alone(loader) {
         return Err(Blind::Runtime);
     }
-    let inventory = read(&loader.zes).map_err(|failed| Blind::Absent(nodes::why(failed)))?;
+    let inventory = inventory(&loader.zes).map_err(|failed| Blind::Absent(nodes::why(failed)))?;
     Look::of(inventory, settings).map_err(Blind::Absent)
+}
+
+/// What the driver's probe answers before a start; `None` where only the runtime can count.
+pub fn probe() -> Option<Probe> {
+    match look() {
+        Ok(look) => Some(look.probe()),
+        Err(Blind::Absent(absence)) => Some(Probe::absent(absence)),
+        Err(Blind::Runtime) => None,
+    }
+}
+
+/// A device's properties before a start; `None` where only the runtime knows them.
+pub fn describe(ordinal: u32) -> Option<DeviceInfo> {
+    look().ok()?.unit(ordinal).map(|unit| unit.info)
+}
+
+/// Starts Sysman, which on some cards can't be started after the runtime, and freezes the variables. Whether there is something
+/// for the runtime to start: if not, starting it could only fail.
+///
+/// # Errors
+/// `Invalid` for a variable that would end the driver.
+pub fn prepare() -> Result<bool, Fault> {
+    let some = match look() {
+        Ok(look) => look.count() > 0,
+        Err(Blind::Runtime) => true,
+        Err(Blind::Absent(Absence::BadVariable { name, value, expected })) => {
+            return Err(Fault::invalid("start", format!("{name}={value}: expected {expected}")));
+        }
+        Err(Blind::Absent(_)) => false,
+    };
+    if some && published(&FROZEN).is_none() {
+        publish(&FROZEN, Settings::now());
+    }
+    Ok(some)
+}
+
+/// The layers for the doctor. `started` is how many devices a started runtime has.
+pub fn checks(started: Option<usize>) -> Vec<Check> {
+    let frozen = started.map(|devices| doctor::Frozen { devices, settings: published(&FROZEN) });
+    doctor::checks(frozen, &look())
+}
+
+/// What a device of the started runtime is on the management side, as [`Inventory::find`] joins them.
+pub fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
+    let loader = sys::loader().ok().filter(|loader| starts_alone(loader))?;
+    inventory(&loader.zes).ok()?.find(uuid, pci, tile)
 }
 
 fn absent(missing: &Missing) -> Absence {
@@ -240,16 +322,6 @@ fn see(inventory: &Inventory, settings: &Settings, idle: Option<&mut Vec<String>
         *out = found;
     }
     Ok(discrete_first(seen, |seen| inventory.cards[seen.card].integrated))
-}
-
-/// What a start says where a look says that a variable is bad.
-pub fn refused(absence: &Absence) -> Option<Fault> {
-    match absence {
-        Absence::BadVariable { name, value, expected } => {
-            Some(Fault::invalid("start", format!("{name}={value}: expected {expected}")))
-        }
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@
 mod meter;
 
 use crate::conv::Failed;
-use crate::probe::inventory::{Unit, list};
-use crate::sys::*;
-use anyaccel_hal::{Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits};
+use crate::probe;
+use crate::probe::inventory::list;
+use crate::sys::{self, *};
+use anyaccel_hal::{Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits, Uuid};
 use anyaccel_kit::Mutex;
 use meter::{Meter, Reading};
 
@@ -88,9 +89,16 @@ fn of_best<T: Copy>(all: &[(T, At, u32)], tile: Option<u32>, kinds: &[u32]) -> V
 }
 
 impl Sensors {
-    /// Finds those of a device, and reads the counters for the first time. A sensor that does not answer is none.
-    pub fn find(zes: &'static Zes, unit: &Unit) -> Self {
-        let (device, tile) = (unit.handle, unit.tile);
+    /// Those of the device of the runtime with that identity, which is a tile of a card if it has a number among its tiles.
+    /// `None` if the management side has no such device.
+    pub fn find(uuid: Uuid, tile: Option<u32>) -> Option<Self> {
+        let unit = probe::join(Some(uuid), None, tile)?;
+        Some(Self::of(&sys::loader().ok()?.zes, unit.handle, unit.tile))
+    }
+
+    /// Those of a device of the management side, or of a tile of it. Reads the counters for the first time. A sensor that does not
+    /// answer is none.
+    pub fn of(zes: &'static Zes, device: ZesDevice, tile: Option<u32>) -> Self {
         let mut found = Found {
             zes,
             engines: engines(zes, device, tile),
