@@ -46,7 +46,7 @@ pub(crate) struct XpuDevice {
     pub(crate) builtins: Arc<Builtins>,
     /// Which ordinals it reaches directly.
     pub(crate) peers: Vec<bool>,
-    pub(crate) sensors: Option<Sensors>,
+    pub(crate) sensors: Sensors,
     pub(crate) machine: Arc<Machine>,
 }
 
@@ -145,7 +145,7 @@ unsafe impl Device for XpuDevice {
     fn memory_info(&self) -> Result<MemoryInfo, Fault> {
         self.context.alive()?;
         let unknown = MemoryInfo { free: None, total: self.info.memory };
-        Ok(self.sensors.as_ref().and_then(Sensors::memory).unwrap_or(unknown))
+        Ok(self.sensors.memory().unwrap_or(unknown))
     }
 
     fn alloc(&self, len: u64) -> Result<Segment, Fault> {
@@ -374,7 +374,7 @@ unsafe impl Device for XpuDevice {
     }
 
     fn telemetry(&self) -> Option<&dyn Telemetry> {
-        self.sensors.as_ref().map(|sensors| sensors as &dyn Telemetry)
+        Some(&self.sensors)
     }
 }
 

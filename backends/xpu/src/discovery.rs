@@ -3,12 +3,12 @@
 use crate::builtin::{self, Builtins};
 use crate::conv::Failed;
 use crate::device::Limits;
-use crate::memory::ALIGNMENT;
 use crate::platform::Platform;
+use crate::probe;
+use crate::probe::inventory::{Unit, blank, identity, list, place, text};
+use crate::probe::mask::discrete_first;
 use crate::sys::*;
-use anyaccel_hal::{DTypeSet, DeviceInfo, PatternSizes, PciAddress, PriorityRange, Uuid};
-use std::ffi::c_char;
-use std::ptr;
+use anyaccel_hal::{DTypeSet, DeviceInfo, PatternSizes, PriorityRange};
 use std::sync::Arc;
 
 /// Priorities of streams: low, normal, high. The interface has these three on every device; one that a device lacks its
@@ -19,25 +19,6 @@ pub(crate) const PRIORITIES: PriorityRange = PriorityRange { least: 1, greatest:
 const INTEL: u32 = 0x8086;
 /// The extension that lifts the limit of single allocations.
 const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
-
-/// A native text.
-pub(crate) fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Asks for a list in the interface's way: how many, then all.
-pub(crate) fn list<T: Clone>(blank: T, ask: impl Fn(*mut u32, *mut T) -> Result<(), Failed>) -> Result<Vec<T>, Failed> {
-    let mut count = 0;
-    ask(&raw mut count, ptr::null_mut())?;
-    let mut all = vec![blank; count as usize];
-    if count > 0 {
-        ask(&raw mut count, all.as_mut_ptr())?;
-        // It may have become fewer.
-        all.truncate(count as usize);
-    }
-    Ok(all)
-}
 
 /// Starts the drivers of GPUs, by the newest call that the loader has.
 pub(crate) fn drivers(ze: &Ze) -> Result<Vec<ZeDriver>, Failed> {
@@ -93,33 +74,7 @@ pub(crate) fn gpus(ze: &Ze, drivers: &[ZeDriver]) -> Result<Vec<Gpu>, Failed> {
             }
         }
     }
-    if all.iter().any(|gpu| !gpu.integrated) {
-        all.retain(|gpu| !gpu.integrated);
-    }
-    Ok(all)
-}
-
-/// What every device of this backend has alike.
-pub(crate) fn blank() -> DeviceInfo {
-    DeviceInfo {
-        name: String::new(),
-        vendor: "Intel".to_owned(),
-        driver: String::new(),
-        uuid: None,
-        pci: None,
-        memory: 0,
-        max_alloc: 0,
-        alignment: ALIGNMENT,
-        place_alignment: 1,
-        host_ends: true,
-        stamp_ns: 1,
-        fill_patterns: PatternSizes(1),
-        cores: None,
-        clock_mhz: None,
-        integrated: None,
-        priorities: PRIORITIES,
-        dtypes: builtin::dtypes(),
-    }
+    Ok(discrete_first(all, |gpu| gpu.integrated))
 }
 
 /// A version of a driver as its vendor writes it: major, minor, build.
@@ -142,8 +97,8 @@ pub(crate) struct Told {
     pub(crate) builtins: Arc<Builtins>,
     /// The group of queues that computes.
     pub(crate) group: u32,
-    /// Which part of a card it is, if it is one.
-    pub(crate) subdevice: Option<u32>,
+    /// What it is on the management side.
+    pub(crate) unit: Option<Unit>,
 }
 
 /// Asks a device. It is not opened by that.
@@ -189,7 +144,6 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
     let plain_alloc = properties.max_mem_alloc_size.min(memory);
     let relaxed = has_extension(ze, platform.driver, RELAXED);
     let cores = properties.slices.saturating_mul(properties.subslices_per_slice);
-    let [domain, bus, place, function] = pci.address;
     let builtins = Builtins::new(
         module.fp32_flags,
         if module.flags & ZE_DEVICE_MODULE_FLAG_FP64 != 0 { module.fp64_flags } else { 0 },
@@ -213,7 +167,12 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
             bits => bits,
         },
     };
-    let info = DeviceInfo {
+    let part = properties.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE != 0;
+    let tile = part.then_some(properties.subdevice_id);
+    let (uuid, pci) = (identity(properties.uuid), on_bus.then(|| place(pci.address)));
+    // What was said before the start holds after it; the runtime alone knows the rest.
+    let unit = probe::join(uuid, pci, tile);
+    let native = || DeviceInfo {
         name: text(&properties.name),
         vendor: if properties.vendor_id == INTEL {
             "Intel".to_owned()
@@ -221,26 +180,23 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
             format!("{:#06x}", properties.vendor_id)
         },
         driver: driver_version(driver.driver_version),
-        uuid: Some(Uuid(properties.uuid)).filter(|uuid| uuid.0 != [0; 16]),
-        pci: on_bus.then_some(PciAddress { domain, bus: bus as u8, device: place as u8, function: function as u8 }),
+        uuid,
+        pci,
         memory,
-        max_alloc: if relaxed { memory } else { plain_alloc },
-        stamp_ns: u32::try_from(1_000_000_000_u64.div_ceil(frequency)).unwrap_or(u32::MAX).max(1),
-        fill_patterns: PatternSizes((1_u32 << (max_pattern.ilog2() + 1).min(5)) - 1),
         cores: Some(cores).filter(|&cores| cores > 0),
         clock_mhz: Some(properties.core_clock_rate).filter(|&mhz| mhz > 0),
         integrated: Some(properties.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0),
-        dtypes: if builtins.converts() { builtin::dtypes() } else { DTypeSet::EMPTY },
         ..blank()
     };
-    let part = properties.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE != 0;
-    Ok(Told {
-        info,
-        limits,
-        builtins: Arc::new(builtins),
-        group: group as u32,
-        subdevice: part.then_some(properties.subdevice_id),
-    })
+    let known = unit.as_ref().map_or_else(native, |unit| unit.info.clone());
+    let info = DeviceInfo {
+        max_alloc: if relaxed { known.memory } else { plain_alloc.min(known.memory) },
+        stamp_ns: u32::try_from(1_000_000_000_u64.div_ceil(frequency)).unwrap_or(u32::MAX).max(1),
+        fill_patterns: PatternSizes((1_u32 << (max_pattern.ilog2() + 1).min(5)) - 1),
+        dtypes: if builtins.converts() { builtin::dtypes() } else { DTypeSet::EMPTY },
+        ..known
+    };
+    Ok(Told { info, limits, builtins: Arc::new(builtins), group: group as u32, unit })
 }
 
 #[cfg(test)]
@@ -250,13 +206,5 @@ mod tests {
     #[test]
     fn versions_are_written_as_the_vendor_writes_them() {
         assert_eq!(driver_version(0x0103_74f0), "1.3.29936");
-    }
-
-    #[test]
-    fn texts_end_at_their_zero_or_their_length() {
-        let chars: Vec<c_char> = b"Arc\0junk".iter().map(|&byte| byte as c_char).collect();
-        assert_eq!(text(&chars), "Arc");
-        assert_eq!(text(&chars[..2]), "Ar");
-        assert_eq!(text(&[]), "");
     }
 }
