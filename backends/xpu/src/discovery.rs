@@ -3,6 +3,7 @@
 use crate::builtin::{self, Builtins};
 use crate::conv::Failed;
 use crate::device::Limits;
+use crate::graph::Recorder;
 use crate::platform::Platform;
 use crate::probe;
 use crate::probe::inventory::{Unit, blank, identity, list, place, text};
@@ -160,6 +161,7 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
         plain_alloc,
         max_pattern,
         register: registers.iter().all(|name| platform.extensions.has(name)),
+        recorder: Recorder::of(&platform.extensions),
         granularity: 0,
         frequency,
         clock_bits: match properties.timestamp_valid_bits {

@@ -172,6 +172,16 @@ impl Stream {
         Ok(List { stream: self, ring: self.ring.lock() })
     }
 
+    /// The native name, for commands that are not appended.
+    pub(crate) const fn raw(&self) -> ZeCommandList {
+        self.raw
+    }
+
+    /// What was appended so far was recorded, not enqueued.
+    pub(crate) fn recorded(&self) {
+        self.ring.lock().dirty = false;
+    }
+
     /// Others learn its native name.
     pub(crate) fn share(&self) -> ZeCommandList {
         self.ring.lock().shared = true;

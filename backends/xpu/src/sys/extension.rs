@@ -81,19 +81,32 @@ macro_rules! extensions {
 extensions! {
     zexDriverImportExternalPointer(driver: ZeDriver, pointer: *mut c_void, size: usize);
     zexDriverReleaseImportedPointer(driver: ZeDriver, pointer: *mut c_void);
-    zeGraphCreateExp(context: ZeContext, graph: *mut ZeGraph, next: *mut c_void);
-    zeCommandListBeginGraphCaptureExp(list: ZeCommandList, next: *mut c_void);
-    zeCommandListBeginCaptureIntoGraphExp(list: ZeCommandList, graph: ZeGraph, next: *mut c_void);
-    zeCommandListEndGraphCaptureExp(list: ZeCommandList, graph: *mut ZeGraph, next: *mut c_void);
-    zeCommandListInstantiateGraphExp(graph: ZeGraph, executable: *mut ZeExecutableGraph, next: *mut c_void);
+    zeGraphCreateExp(context: ZeContext, graph: *mut ZeGraph, next: *const c_void);
+    zeGraphCreateExt(context: ZeContext, next: *const c_void, graph: *mut ZeGraph);
+    zeCommandListBeginCaptureIntoGraphExp(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
+    zeCommandListBeginCaptureIntoGraphExt(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
+    zeCommandListEndGraphCaptureExp(list: ZeCommandList, graph: *mut ZeGraph, next: *const c_void);
+    zeCommandListEndGraphCaptureExt(list: ZeCommandList, next: *const c_void, graph: *mut ZeGraph);
+    zeCommandListInstantiateGraphExp(graph: ZeGraph, executable: *mut ZeExecutableGraph, next: *const c_void);
+    zeGraphInstantiateExt(graph: ZeGraph, next: *const c_void, executable: *mut ZeExecutableGraph);
     zeCommandListAppendGraphExp(
         list: ZeCommandList,
         graph: ZeExecutableGraph,
-        next: *mut c_void,
+        next: *const c_void,
+        signal: ZeEvent,
+        waits: u32,
+        events: *mut ZeEvent,
+    );
+    zeCommandListAppendGraphExt(
+        list: ZeCommandList,
+        graph: ZeExecutableGraph,
+        next: *const c_void,
         signal: ZeEvent,
         waits: u32,
         events: *mut ZeEvent,
     );
     zeGraphDestroyExp(graph: ZeGraph);
+    zeGraphDestroyExt(graph: ZeGraph);
     zeExecutableGraphDestroyExp(graph: ZeExecutableGraph);
+    zeExecutableGraphDestroyExt(graph: ZeExecutableGraph);
 }
