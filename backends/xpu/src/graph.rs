@@ -43,7 +43,7 @@ impl Recorder {
     }
 
     /// # Safety
-    /// The context lives.
+    /// The context lives. Handles here and below are the driver's own.
     unsafe fn create(self, extensions: &Extensions, context: ZeContext) -> Result<ZeGraph, Failed> {
         let (mut graph, none) = (ZeGraph::NULL, ptr::null());
         // SAFETY: as this function; a valid place for the answer.
@@ -207,7 +207,7 @@ impl Graphs for XpuDevice {
         let Some(recorder) = self.limits.recorder else { return Err(Fault::unsupported("graph.build")) };
         let context = &self.context;
         context.alive()?;
-        let (extensions, native) = (&context.platform.extensions, context.platform.context);
+        let (extensions, (_, native)) = (&context.platform.extensions, context.platform.native);
         let stream = Stream::create(context, 0)?;
         // SAFETY: the context lives.
         let graph = context.check(unsafe { recorder.create(extensions, native) })?;
@@ -215,12 +215,12 @@ impl Graphs for XpuDevice {
         let mut graph = Graph { context: Arc::clone(context), recorder, graph, exec, _stream: stream };
         let (stream, raw) = (&graph._stream, graph.graph);
         // SAFETY: list and graph were made above.
-        context.check(unsafe { recorder.begin(extensions, stream.raw(), raw) })?;
+        context.check(unsafe { recorder.begin(extensions, stream.native, raw) })?;
         // SAFETY: as this function's caller promises.
         let recorded = nodes.iter().try_for_each(|node| unsafe { self.record(stream, &node.op) });
         stream.recorded();
         // SAFETY: it was begun above, and is ended whatever became of it.
-        let ended = unsafe { recorder.end(extensions, stream.raw()) };
+        let ended = unsafe { recorder.end(extensions, stream.native) };
         recorded?;
         context.check(ended)?;
         // SAFETY: its recording has ended.
@@ -236,7 +236,7 @@ impl Graphs for XpuDevice {
         };
         let extensions = &self.context.platform.extensions;
         // SAFETY: both live; one replay at a time, as this function's caller promises; this thread has the list's lock.
-        stream.list()?.append(|_, list| unsafe { graph.recorder.append(extensions, list, graph.exec) })
+        stream.list()?.append(|_, _| unsafe { graph.recorder.append(extensions, stream.native, graph.exec) })
     }
 
     unsafe fn update(&self, _graph: GraphExec, _node: u32, _op: Op) -> Result<(), Fault> {
