@@ -36,6 +36,11 @@ pub(crate) const ENGINES: [Engines; 2] = [
     Engines { flags: ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY, fill: 1, queues: 1 },
 ];
 
+/// The flags that are so.
+fn flags<const N: usize>(flags: [(bool, u32); N]) -> u32 {
+    flags.into_iter().filter(|&(so, _)| so).fold(0, |all, (_, flag)| all | flag)
+}
+
 /// What is said of a device, but for the header of the struct.
 pub(crate) fn describe(device: &Device, out: &mut ze_device_properties_t) {
     let timer = &config().timer;
@@ -43,9 +48,11 @@ pub(crate) fn describe(device: &Device, out: &mut ze_device_properties_t) {
     out.r#type = ZE_DEVICE_TYPE_GPU;
     out.vendorId = 0x8086;
     out.deviceId = if card.integrated { 0x9A49 } else { 0x0BD5 };
-    out.flags = u32::from(card.integrated) * ZE_DEVICE_PROPERTY_FLAG_INTEGRATED
-        | u32::from(device.is_part) * ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE
-        | u32::from(!card.integrated) * ZE_DEVICE_PROPERTY_FLAG_ECC;
+    out.flags = flags([
+        (card.integrated, ZE_DEVICE_PROPERTY_FLAG_INTEGRATED),
+        (device.is_part, ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE),
+        (!card.integrated, ZE_DEVICE_PROPERTY_FLAG_ECC),
+    ]);
     out.subdeviceId = device.tile().unwrap_or(0);
     out.coreClockRate = 1600;
     out.maxMemAllocSize = card.memory;
@@ -109,9 +116,11 @@ exports! {
             | ZE_DEVICE_FP_FLAG_ROUND_TO_NEAREST
             | ZE_DEVICE_FP_FLAG_FMA;
         out.spirvVersionSupported = version(1, 4);
-        out.flags = u32::from(half) * ZE_DEVICE_MODULE_FLAG_FP16
-            | u32::from(card.fp64) * ZE_DEVICE_MODULE_FLAG_FP64
-            | ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS;
+        out.flags = flags([
+            (half, ZE_DEVICE_MODULE_FLAG_FP16),
+            (card.fp64, ZE_DEVICE_MODULE_FLAG_FP64),
+            (true, ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS),
+        ]);
         out.fp16flags = u32::from(half) * float;
         out.fp32flags = float;
         out.fp64flags = u32::from(card.fp64) * float;

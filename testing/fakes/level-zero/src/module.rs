@@ -85,7 +85,7 @@ exports! {
     }
 
     fn zeModuleBuildLogGetString(log: Handle, size: *mut usize, out: *mut c_char) {
-        put_text(size, out, &*LOGS.get(log)?)
+        put_text(size, out, &LOGS.get(log)?)
     }
 
     fn zeModuleGetNativeBinary(module: Handle, size: *mut usize, out: *mut u8) {

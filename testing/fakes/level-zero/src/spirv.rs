@@ -136,11 +136,7 @@ impl Module {
                 let size = size.saturating_mul(count as usize);
                 self.layouts.insert(word(0)?, Layout { size, align });
             }
-            op::DECORATE => {
-                if word(1)? == CPACKED {
-                    self.packed.push(word(0)?);
-                }
-            }
+            op::DECORATE if word(1)? == CPACKED => self.packed.push(word(0)?),
             op::TYPE_STRUCT => {
                 let packed = self.packed.contains(&word(0)?);
                 let mut whole = Layout { size: 0, align: 1 };
