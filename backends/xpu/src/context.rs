@@ -119,6 +119,21 @@ impl Context {
         self.lost_fault()
     }
 
+    /// The same for a call that concerns all devices of the driver: another's loss is not this one's.
+    #[inline]
+    pub(crate) fn check_shared<T>(&self, result: Result<T, Failed>) -> Result<T, Fault> {
+        result.map_err(|failed| self.shared_fault(failed))
+    }
+
+    #[cold]
+    fn shared_fault(&self, failed: Failed) -> Fault {
+        if is_lost(failed.code) && self.ask_status().is_ok() {
+            let fault = failed.fault();
+            return Fault { kind: FaultKind::Driver, ..fault.note("another device of this driver is lost") };
+        }
+        self.fault(failed)
+    }
+
     /// Asks whether the device lives.
     #[cold]
     pub(crate) fn ask_status(&self) -> Result<(), Fault> {

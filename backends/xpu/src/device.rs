@@ -330,7 +330,7 @@ unsafe impl Device for XpuDevice {
         // SAFETY: H1, as this function's caller promises.
         let stream = unsafe { self.stream(stream, "stamp")? };
         self.context.fade(None);
-        let stamped = self.context.check(Stamped::new(&self.context.platform))?;
+        let stamped = self.context.check_shared(Stamped::new(&self.context.platform))?;
         let (place, event) = (stamped.time.pointer(), stamped.event.raw);
         // SAFETY: the list lives (H1), and this thread has its lock; the place and the event stay until they are written.
         stream.list()?.append(|ze, list| unsafe {

@@ -106,11 +106,13 @@ impl Driver for XpuDriver {
         }
         let mut platforms: Vec<Arc<Platform>> = Vec::new();
         let mut seats = Vec::with_capacity(gpus.len());
-        for gpu in gpus {
+        for gpu in &gpus {
             let platform = match platforms.iter().find(|platform| platform.driver == gpu.driver) {
                 Some(platform) => Arc::clone(platform),
                 None => {
-                    let platform = Arc::new(Platform::new(&loader.ze, gpu.driver).map_err(Failed::fault)?);
+                    let devices = gpus.iter().filter(|other| other.driver == gpu.driver).map(|other| other.device);
+                    let platform = Platform::new(&loader.ze, gpu.driver, devices.collect()).map_err(Failed::fault)?;
+                    let platform = Arc::new(platform);
                     platforms.push(Arc::clone(&platform));
                     platform
                 }
@@ -204,6 +206,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> XpuDevice {
         Arc::clone(&machine.callbacks),
         Arc::clone(&machine.watch),
     );
+    platform.ready();
     let builtins: Arc<Builtins> = Arc::clone(&told.builtins);
     machine.keep(&builtins);
     XpuDevice {

@@ -35,7 +35,7 @@ impl Gates for XpuDevice {
 
     fn create(&self) -> Result<Handle, Fault> {
         self.context.alive()?;
-        let event = Arc::new(self.context.check(Event::new(&self.context.platform))?);
+        let event = Arc::new(self.context.check_shared(Event::new(&self.context.platform))?);
         let gate = Gate { event, open: AtomicBool::new(false) };
         Ok(Handle(self.machine.gates.insert(Arc::new(gate))))
     }

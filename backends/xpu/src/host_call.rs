@@ -88,8 +88,8 @@ impl Functions {
         let context = &self.context;
         context.callbacks.ensure_thread().map_err(|error| no_thread(&error))?;
         context.watch.ensure_thread().map_err(|error| no_thread(&error))?;
-        let turn = context.check(Event::new(&context.platform))?;
-        let back = Arc::new(context.check(Event::new(&context.platform))?);
+        let turn = context.check_shared(Event::new(&context.platform))?;
+        let back = Arc::new(context.check_shared(Event::new(&context.platform))?);
         let mut list = stream.list()?;
         list.signal(&turn)?;
         // Where it fails nothing waits for the turn, whose signal is still to come: dropped, it is not used again.

@@ -172,7 +172,7 @@ impl Pinned for XpuDevice {
         let desc = ZeHostMemAllocDesc::new();
         let mut host: *mut c_void = ptr::null_mut();
         // SAFETY: a valid place for the answer; the context lives.
-        self.context.check(unsafe {
+        self.context.check_shared(unsafe {
             let (native, size) = (platform.context, rounded as usize);
             platform.ze.zeMemAllocHost(native, &raw const desc, size, PAGE as usize, &raw mut host)
         })?;

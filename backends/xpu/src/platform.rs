@@ -10,7 +10,7 @@
 //! The context stays until the process ends if work may be under way when its last device goes: destroying it would take
 //! what the device uses (H25).
 
-use crate::conv::Failed;
+use crate::conv::{Failed, is_lost};
 use crate::sys::*;
 use anyaccel_kit::Mutex;
 use std::ffi::c_void;
@@ -48,6 +48,8 @@ pub(crate) struct Platform {
     pub(crate) ze: &'static Ze,
     pub(crate) driver: ZeDriver,
     pub(crate) context: ZeContext,
+    /// All of its devices.
+    devices: Vec<ZeDevice>,
     /// The driver's own handles of both, for its extensions.
     pub(crate) native: (ZeDriver, ZeContext),
     /// The version of the interface that the driver implements.
@@ -67,7 +69,7 @@ impl fmt::Debug for Platform {
 
 impl Platform {
     /// Makes the context of a driver.
-    pub(crate) fn new(ze: &'static Ze, driver: ZeDriver) -> Result<Self, Failed> {
+    pub(crate) fn new(ze: &'static Ze, driver: ZeDriver, devices: Vec<ZeDevice>) -> Result<Self, Failed> {
         let mut version = 0;
         let mut context = ZeContext::NULL;
         let desc = ZeContextDesc::new();
@@ -80,6 +82,7 @@ impl Platform {
             ze,
             driver,
             context,
+            devices,
             native: (ze.native_driver(driver), ze.native_context(context)),
             version,
             extensions: Extensions::of(ze, driver),
@@ -98,6 +101,13 @@ impl Platform {
         self.busy.store(true, Ordering::Release);
     }
 
+    /// Has a first pool of events made, while all devices live.
+    pub(crate) fn ready(&self) {
+        if let Ok(event) = self.take_event() {
+            self.put_event(event);
+        }
+    }
+
     fn take_event(&self) -> Result<ZeEvent, Failed> {
         let mut events = self.events.lock();
         if let Some(event) = events.free.pop() {
@@ -105,14 +115,7 @@ impl Platform {
         }
         if events.left == 0 {
             let size = (events.size * 2).clamp(FIRST, MOST);
-            let mut pool = ZeEventPool::NULL;
-            let mut desc = ZeEventPoolDesc::new();
-            desc.flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE;
-            desc.count = size;
-            // SAFETY: a valid place for the answer; no devices named means all of the context.
-            unsafe {
-                self.ze.zeEventPoolCreate(self.context, &raw const desc, 0, ptr::null_mut(), &raw mut pool)?;
-            }
+            let pool = self.make_pool(size)?;
             events.pools.push(pool);
             (events.left, events.size) = (size, size);
         }
@@ -127,6 +130,29 @@ impl Platform {
         events.left -= 1;
         events.all.push(event);
         Ok(event)
+    }
+
+    /// A pool for all devices that live: with one that is lost there may be none.
+    fn make_pool(&self, count: u32) -> Result<ZeEventPool, Failed> {
+        let mut desc = ZeEventPoolDesc::new();
+        desc.flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE;
+        desc.count = count;
+        let make = |mut devices: Vec<ZeDevice>| -> Result<ZeEventPool, Failed> {
+            let mut pool = ZeEventPool::NULL;
+            let (count, all) = (devices.len() as u32, devices.as_mut_ptr());
+            // SAFETY: a valid place for the answer; devices of this context.
+            unsafe { self.ze.zeEventPoolCreate(self.context, &raw const desc, count, all, &raw mut pool)? };
+            Ok(pool)
+        };
+        match make(self.devices.clone()) {
+            Err(failed) if is_lost(failed.code) => {
+                // SAFETY: live handles.
+                let lives = |&&device: &&ZeDevice| unsafe { self.ze.zeDeviceGetStatus(device) }.is_ok();
+                let living: Vec<ZeDevice> = self.devices.iter().filter(lives).copied().collect();
+                if living.is_empty() { Err(failed) } else { make(living) }
+            }
+            made => made,
+        }
     }
 
     fn put_event(&self, event: ZeEvent) {

@@ -233,7 +233,7 @@ impl Stream {
         }
         let event = match ring.free.pop() {
             Some(event) => event,
-            None => Arc::new(self.context.check(Event::new(&self.context.platform))?),
+            None => Arc::new(self.context.check_shared(Event::new(&self.context.platform))?),
         };
         let ze = self.context.ze;
         // SAFETY: list and event live (H1), and this thread has the list's lock.
