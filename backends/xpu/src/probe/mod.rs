@@ -183,24 +183,40 @@ pub fn describe(ordinal: u32) -> Option<DeviceInfo> {
     look().ok()?.unit(ordinal).map(|unit| unit.info)
 }
 
-/// Starts Sysman, which on some cards can't be started after the runtime, and freezes the variables. Whether there is something
-/// for the runtime to start: if not, starting it could only fail.
+/// Starts Sysman, which on some cards can't be started after the runtime, and freezes the variables. Whether the runtime is worth
+/// a start: not without a loader, nor where the mask hides everything.
 ///
 /// # Errors
 /// `Invalid` for a variable that would end the driver.
 pub fn prepare() -> Result<bool, Fault> {
     let some = match look() {
         Ok(look) => look.count() > 0,
-        Err(Blind::Runtime) => true,
         Err(Blind::Absent(Absence::BadVariable { name, value, expected })) => {
             return Err(Fault::invalid("start", format!("{name}={value}: expected {expected}")));
         }
-        Err(Blind::Absent(_)) => false,
+        Err(Blind::Absent(_) | Blind::Runtime) => sys::loader().is_ok(),
     };
     if some && published(&FROZEN).is_none() {
         publish(&FROZEN, Settings::now());
     }
     Ok(some)
+}
+
+/// What a probe answers that had to start the runtime.
+pub fn counted(started: Result<u32, Fault>) -> Probe {
+    let mask = Settings::now().mask.filter(|mask| !mask.is_empty());
+    let probe = match started {
+        Ok(0) => match mask {
+            Some(value) => Probe::absent(Absence::Masked { name: MASK, value }),
+            None => Probe::absent(nodes::no_card(0)),
+        },
+        Ok(count) => Probe::found(count),
+        Err(fault) => {
+            let (subject, found) = ("the runtime".into(), fault.to_string());
+            Probe::absent(Absence::Missing { layer: Layer::Probe, subject, found })
+        }
+    };
+    Probe { started: true, ..probe }
 }
 
 /// The layers for the doctor. `started` is how many devices a started runtime has.
@@ -209,8 +225,13 @@ pub fn checks(started: Option<usize>) -> Vec<Check> {
     doctor::checks(frozen, &look())
 }
 
+/// Whether Sysman came up with the runtime, the way of loaders before `zesInit`.
+pub(crate) fn old_style() -> bool {
+    !fork_safe() && env::var_os(SYSMAN).is_some_and(|value| value == "1")
+}
+
 /// What a device of the started runtime is on the management side, as [`Inventory::find`] joins them.
-pub fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
+pub(crate) fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
     let loader = sys::loader().ok().filter(|loader| starts_alone(loader))?;
     inventory(&loader.zes).ok()?.find(uuid, pci, tile)
 }

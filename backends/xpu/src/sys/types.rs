@@ -203,6 +203,9 @@ structs! {
 /// number ticks a second.
 pub const ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2: u32 = 0x2_0006;
 
+/// Drivers of GPUs, in [`ZeInitDriverTypeDesc`]. Later than 1.4, so in none of the lists below.
+pub const ZE_INIT_DRIVER_TYPE_FLAG_GPU: u32 = 1 << 0;
+
 /// `ze_driver_extension_properties_t`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]

@@ -14,10 +14,10 @@
 mod meter;
 
 use crate::conv::Failed;
+use crate::discovery::list;
 use crate::probe;
-use crate::probe::inventory::list;
 use crate::sys::{self, *};
-use anyaccel_hal::{Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits, Uuid};
+use anyaccel_hal::{DeviceInfo, Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits};
 use anyaccel_kit::Mutex;
 use meter::{Meter, Reading};
 
@@ -38,9 +38,12 @@ const ZES_ENGINE_GROUP_RENDER_ALL: u32 = 12;
 /// The sensors of a device.
 #[derive(Debug)]
 pub struct Sensors {
-    /// `None` for a device that the management side does not have.
-    found: Option<Found>,
+    /// Or why there are none.
+    found: Result<Found, &'static str>,
 }
+
+const ELSEWHERE: &str = "the device is not on the management side";
+const NOT_STARTED: &str = "this loader starts Sysman only if ZES_ENABLE_SYSMAN=1 was set before the runtime's start";
 
 #[derive(Debug)]
 struct Found {
@@ -89,11 +92,16 @@ fn of_best<T: Copy>(all: &[(T, At, u32)], tile: Option<u32>, kinds: &[u32]) -> V
 }
 
 impl Sensors {
-    /// Those of the device of the runtime with that identity, which is a tile of a card if it has a number among its tiles.
-    /// `None` if the management side has no such device.
-    pub fn find(uuid: Uuid, tile: Option<u32>) -> Option<Self> {
-        let unit = probe::join(Some(uuid), None, tile)?;
-        Some(Self::of(&sys::loader().ok()?.zes, unit.handle, unit.tile))
+    /// Those of a device of the runtime, which is a tile of a card if it has a number among its tiles.
+    pub(crate) fn find(info: &DeviceInfo, tile: Option<u32>, device: ZeDevice) -> Self {
+        let Ok(loader) = sys::loader() else { return Self { found: Err(ELSEWHERE) } };
+        match probe::join(info.uuid, info.pci, tile) {
+            Some(unit) => Self::of(&loader.zes, unit.handle, unit.tile),
+            // There the runtime's handles are those of Sysman, too.
+            None if probe::old_style() => Self::of(&loader.zes, ZesDevice(device.0), None),
+            None if !probe::fork_safe() => Self { found: Err(NOT_STARTED) },
+            None => Self { found: Err(ELSEWHERE) },
+        }
     }
 
     /// Those of a device of the management side, or of a tile of it. Reads the counters for the first time. A sensor that does not
@@ -115,17 +123,12 @@ impl Sensors {
             modules: vec![Meter::default(); found.modules.len()],
         });
         found.limits = found.ask_all();
-        Self { found: Some(found) }
-    }
-
-    /// Those of a device that is not on the management side.
-    pub const fn none() -> Self {
-        Self { found: None }
+        Self { found: Ok(found) }
     }
 
     /// How much memory the device has and has left, all processes together. `None` if the management side does not tell.
     pub fn memory(&self) -> Option<MemoryInfo> {
-        let found = self.found.as_ref()?;
+        let found = self.found.as_ref().ok()?;
         let mut info = MemoryInfo { free: Some(0), total: 0 };
         for &module in &found.modules {
             let mut state = ZesMemState::new();
@@ -138,9 +141,7 @@ impl Sensors {
     }
 
     fn found(&self, api: &'static str) -> Result<&Found, Fault> {
-        self.found
-            .as_ref()
-            .ok_or_else(|| Fault::new(FaultKind::NotReady, api).note("the device is not on the management side"))
+        self.found.as_ref().map_err(|&why| Fault::new(FaultKind::NotReady, api).note(why))
     }
 }
 
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_device_without_a_management_side_is_not_ready() {
-        let sensors = Sensors::none();
+        let sensors = Sensors { found: Err(ELSEWHERE) };
         assert!(sensors.limits().power);
         let answers = [
             sensors.utilization(),
