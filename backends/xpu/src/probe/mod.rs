@@ -11,9 +11,9 @@
 //! has to be started before. An older loader starts Sysman with the runtime and only where `ZES_ENABLE_SYSMAN=1` was set
 //! before; there only the runtime can count ([`Blind::Runtime`]), and a probe that asks it says that it started it.
 //!
-//! Sysman knows cards whatever is hidden, so the mask is applied here, to the cards of each driver in Sysman's order. The runtime
-//! counts by its own order. As long as cards differ only in their place, that makes no difference to anybody; of cards that
-//! differ, names are told before the start only if `ZE_ENABLE_PCI_ID_DEVICE_ORDER=1` or nothing hidden says which is which.
+//! Sysman knows cards whatever is hidden, so the mask is applied here, to the cards of each driver in Sysman's order, discrete ones
+//! first. The runtime may count in another. As long as cards differ only in their place, that makes no difference to anybody; of
+//! cards that differ, names are told before the start only if `ZE_ENABLE_PCI_ID_DEVICE_ORDER=1` says which is which.
 //!
 //! # Protocol
 //!
@@ -330,6 +330,8 @@ fn see(inventory: &Inventory, settings: &Settings, idle: Option<&mut Vec<String>
                 inventory.cards[card].info.pci.map(|pci| (pci.domain, pci.bus, pci.device, pci.function))
             };
             cards.sort_by_key(place);
+        } else {
+            cards.sort_by_key(|&card| inventory.cards[card].integrated);
         }
         let tiles: Vec<u32> = cards.iter().map(|&card| inventory.cards[card].tiles).collect();
         let Visible { picks, idle } = settings.visible(&tiles)?;

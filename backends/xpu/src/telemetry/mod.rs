@@ -197,10 +197,10 @@ fn clocks(zes: &Zes, device: ZesDevice, tile: Option<u32>) -> Vec<ZesFreq> {
 fn modules(zes: &Zes, device: ZesDevice, tile: Option<u32>) -> Vec<ZesMem> {
     let told = each!(zes.zesDeviceEnumMemoryModules(device) as ZesMem).into_iter().filter_map(|module| {
         let told = properties!(zes.zesMemoryGetProperties(module) as ZesMemProperties)?;
-        let own = told.location == ZES_MEM_LOC_DEVICE;
-        own.then_some((module, at(told.on_subdevice, told.subdevice_id)))
+        Some((module, at(told.on_subdevice, told.subdevice_id), told.location))
     });
-    of_device(&told.collect::<Vec<_>>(), tile)
+    // What it shares with the host counts where it has none of its own.
+    of_best(&told.collect::<Vec<_>>(), tile, &[ZES_MEM_LOC_DEVICE, ZES_MEM_LOC_SYSTEM])
 }
 
 /// A code of the management side.
