@@ -2,6 +2,7 @@
 
 use crate::builtin::Builtins;
 use crate::context::Context;
+use crate::graph::Recorder;
 use crate::machine::Machine;
 use crate::memory::{Holder, Memory, pointer};
 use crate::platform::Stamped;
@@ -10,8 +11,9 @@ use crate::sys::*;
 use crate::telemetry::Sensors;
 use crate::wait::wait_host;
 use anyaccel_hal::{
-    Arg, Device, DeviceInfo, End, Fault, Gates, HostFn, Kernel, Kernels, Launch, Mark, Mem, MemoryInfo, Pattern, Peers,
-    Pinned, Place, Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory, WaitMode, Waited, Written,
+    Arg, Device, DeviceInfo, End, Fault, Gates, Graphs, HostFn, Kernel, Kernels, Launch, Mark, Mem, MemoryInfo,
+    Pattern, Peers, Pinned, Place, Segment, Stamp, StreamId, Telemetry, Until, VirtualMemory, WaitMode, Waited,
+    Written,
 };
 use std::ffi::c_void;
 use std::ptr;
@@ -31,6 +33,8 @@ pub(crate) struct Limits {
     pub(crate) max_pattern: usize,
     /// Memory of others can be pinned.
     pub(crate) register: bool,
+    /// Whose functions record and replay, if the driver has them.
+    pub(crate) recorder: Option<Recorder>,
     /// What mappings are multiples of; 0 where there are none.
     pub(crate) granularity: u64,
     /// Ticks of its clock in a second, and how many bits of it count.
@@ -122,6 +126,82 @@ impl XpuDevice {
         stream.list()?.append(|ze, list| unsafe {
             ze.zeCommandListAppendMemoryCopy(list, dst, src, len as usize, ZeEvent::NULL, 0, ptr::null_mut())
         })
+    }
+
+    /// # Safety
+    /// H1, H4, H5.
+    #[inline]
+    pub(crate) unsafe fn copy_on(&self, stream: &Stream, dst: End, src: End, len: u64) -> Result<(), Fault> {
+        // SAFETY: as this function.
+        let ((dst, to_host), (src, from_host)) = unsafe { (self.end(dst, len)?, self.end(src, len)?) };
+        if to_host && from_host {
+            return Err(Fault::invalid("copy", "two host ends"));
+        }
+        // SAFETY: H4 and H5: both ends are live and as long as that; host memory stays until a later mark.
+        unsafe { self.append_copy(stream, dst, src, len) }
+    }
+
+    /// # Safety
+    /// H1, H4, H14.
+    #[inline]
+    pub(crate) unsafe fn fill_on(&self, stream: &Stream, dst: Place, pattern: Pattern, len: u64) -> Result<(), Fault> {
+        // SAFETY: as this function.
+        let dst = unsafe { self.place(dst, len, "fill")? };
+        let bytes = pattern.bytes();
+        if bytes.len() > self.limits.max_pattern {
+            return Err(Fault::unsupported("fill").note(format!("a pattern of {} bytes", bytes.len())));
+        }
+        // SAFETY: H1, H4 and H14: the range is live, and as long as whole patterns; this thread has the list's lock.
+        stream.list()?.append(|ze, list| unsafe {
+            let (dst, from, size) = (pointer(dst), bytes.as_ptr().cast(), bytes.len());
+            ze.zeCommandListAppendMemoryFill(list, dst, from, size, len as usize, ZeEvent::NULL, 0, ptr::null_mut())
+        })
+    }
+
+    /// # Safety
+    /// H1, H4.
+    pub(crate) unsafe fn write_on(&self, stream: &Stream, dst: Place, bytes: &[u8]) -> Result<(), Fault> {
+        if bytes.is_empty() || bytes.len() > Written::MAX {
+            return Err(Fault::invalid("write", format!("{} bytes, at most {}", bytes.len(), Written::MAX)));
+        }
+        // SAFETY: as this function.
+        let mut dst = unsafe { self.place(dst, bytes.len() as u64, "write")? };
+        let mut list = stream.list()?;
+        let mut left = bytes;
+        while !left.is_empty() {
+            let (now, later) = left.split_at(piece(dst, left.len(), self.limits.max_pattern));
+            // SAFETY: H1 and H4: the range is live; this thread has the list's lock. A fill takes its pattern at once (H12).
+            list.append(|ze, list| unsafe {
+                let (at, from, size) = (pointer(dst), now.as_ptr().cast(), now.len());
+                ze.zeCommandListAppendMemoryFill(list, at, from, size, size, ZeEvent::NULL, 0, ptr::null_mut())
+            })?;
+            dst += now.len() as u64;
+            left = later;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// H1, H4, H15.
+    #[inline]
+    pub(crate) unsafe fn launch_on(
+        &self,
+        stream: &Stream,
+        kernel: Kernel,
+        launch: Launch,
+        args: &[Arg<'_>],
+    ) -> Result<(), Fault> {
+        self.context.alive()?;
+        // SAFETY: as this function.
+        unsafe {
+            match u32::try_from(kernel.0) {
+                Ok(number) => match self.builtins.get(number) {
+                    Some(builtin) => self.launch_builtin(stream, builtin, launch, args),
+                    None => Err(unknown("launch", "kernel")),
+                },
+                Err(_) => self.launch_loaded(stream, kernel, launch, args),
+            }
+        }
     }
 }
 
@@ -281,50 +361,18 @@ unsafe impl Device for XpuDevice {
     }
 
     unsafe fn copy(&self, stream: StreamId, dst: End, src: End, len: u64) -> Result<(), Fault> {
-        // SAFETY: H1, as this function's caller promises.
-        let (stream, dst, src) = unsafe { (self.stream(stream, "copy")?, self.end(dst, len)?, self.end(src, len)?) };
-        let ((dst, to_host), (src, from_host)) = (dst, src);
-        if to_host && from_host {
-            return Err(Fault::invalid("copy", "two host ends"));
-        }
-        // SAFETY: H4 and H5: both ends are live and as long as that; host memory stays until a later mark.
-        unsafe { self.append_copy(stream, dst, src, len) }
+        // SAFETY: H1, H4 and H5, as this function's caller promises.
+        unsafe { self.copy_on(self.stream(stream, "copy")?, dst, src, len) }
     }
 
     unsafe fn fill(&self, stream: StreamId, dst: Place, pattern: Pattern, len: u64) -> Result<(), Fault> {
-        // SAFETY: H1, as this function's caller promises.
-        let (stream, dst) = unsafe { (self.stream(stream, "fill")?, self.place(dst, len, "fill")?) };
-        let bytes = pattern.bytes();
-        if bytes.len() > self.limits.max_pattern {
-            return Err(Fault::unsupported("fill").note(format!("a pattern of {} bytes", bytes.len())));
-        }
-        // SAFETY: H1, H4 and H14: the range is live, and as long as whole patterns; this thread has the list's lock.
-        stream.list()?.append(|ze, list| unsafe {
-            let (dst, from, size) = (pointer(dst), bytes.as_ptr().cast(), bytes.len());
-            ze.zeCommandListAppendMemoryFill(list, dst, from, size, len as usize, ZeEvent::NULL, 0, ptr::null_mut())
-        })
+        // SAFETY: H1, H4 and H14, as this function's caller promises.
+        unsafe { self.fill_on(self.stream(stream, "fill")?, dst, pattern, len) }
     }
 
     unsafe fn write(&self, stream: StreamId, dst: Place, bytes: &[u8]) -> Result<(), Fault> {
-        if bytes.is_empty() || bytes.len() > Written::MAX {
-            return Err(Fault::invalid("write", format!("{} bytes, at most {}", bytes.len(), Written::MAX)));
-        }
-        // SAFETY: H1, as this function's caller promises.
-        let (stream, mut dst) =
-            unsafe { (self.stream(stream, "write")?, self.place(dst, bytes.len() as u64, "write")?) };
-        let mut list = stream.list()?;
-        let mut left = bytes;
-        while !left.is_empty() {
-            let (now, later) = left.split_at(piece(dst, left.len(), self.limits.max_pattern));
-            // SAFETY: H1 and H4: the range is live; this thread has the list's lock. A fill takes its pattern at once (H12).
-            list.append(|ze, list| unsafe {
-                let (at, from, size) = (pointer(dst), now.as_ptr().cast(), now.len());
-                ze.zeCommandListAppendMemoryFill(list, at, from, size, size, ZeEvent::NULL, 0, ptr::null_mut())
-            })?;
-            dst += now.len() as u64;
-            left = later;
-        }
-        Ok(())
+        // SAFETY: H1 and H4, as this function's caller promises.
+        unsafe { self.write_on(self.stream(stream, "write")?, dst, bytes) }
     }
 
     unsafe fn host_call(&self, stream: StreamId, function: HostFn) -> Result<(), Fault> {
@@ -339,18 +387,8 @@ unsafe impl Device for XpuDevice {
     }
 
     unsafe fn launch(&self, stream: StreamId, kernel: Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<(), Fault> {
-        // SAFETY: H1, as this function's caller promises.
-        unsafe {
-            let stream = self.stream(stream, "launch")?;
-            self.context.alive()?;
-            match u32::try_from(kernel.0) {
-                Ok(number) => match self.builtins.get(number) {
-                    Some(builtin) => self.launch_builtin(stream, builtin, launch, args),
-                    None => Err(unknown("launch", "kernel")),
-                },
-                Err(_) => self.launch_loaded(stream, kernel, launch, args),
-            }
-        }
+        // SAFETY: H1, H4 and H15, as this function's caller promises.
+        unsafe { self.launch_on(self.stream(stream, "launch")?, kernel, launch, args) }
     }
 
     fn pinned(&self) -> Option<&dyn Pinned> {
@@ -363,6 +401,10 @@ unsafe impl Device for XpuDevice {
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         if self.limits.granularity > 0 { Some(self) } else { None }
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        if self.limits.recorder.is_some() { Some(self) } else { None }
     }
 
     fn kernels(&self) -> Option<&dyn Kernels> {

@@ -3,13 +3,13 @@
 use crate::builtin::{self, Builtins};
 use crate::conv::Failed;
 use crate::device::Limits;
-use crate::memory::ALIGNMENT;
+use crate::graph::Recorder;
 use crate::platform::Platform;
+use crate::probe;
+use crate::probe::inventory::{Unit, blank, identity, list, place, text};
 use crate::probe::mask::discrete_first;
 use crate::sys::*;
-use anyaccel_hal::{DTypeSet, DeviceInfo, PatternSizes, PciAddress, PriorityRange, Uuid};
-use std::ffi::c_char;
-use std::ptr;
+use anyaccel_hal::{DTypeSet, DeviceInfo, PatternSizes, PriorityRange};
 use std::sync::Arc;
 
 /// Priorities of streams: low, normal, high. The interface has these three on every device; one that a device lacks its
@@ -20,35 +20,6 @@ pub(crate) const PRIORITIES: PriorityRange = PriorityRange { least: 1, greatest:
 const INTEL: u32 = 0x8086;
 /// The extension that lifts the limit of single allocations.
 const RELAXED: &str = "ZE_experimental_relaxed_allocation_limits";
-
-/// A native text.
-pub(crate) fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().take_while(|&&c| c != 0).map(|&c| c as u8).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Asks for a list in the interface's way: how many, then all.
-pub(crate) fn list<T: Clone>(blank: T, ask: impl Fn(*mut u32, *mut T) -> Result<(), Failed>) -> Result<Vec<T>, Failed> {
-    let mut count = 0;
-    ask(&raw mut count, ptr::null_mut())?;
-    let mut all = vec![blank; count as usize];
-    if count > 0 {
-        ask(&raw mut count, all.as_mut_ptr())?;
-        // It may have become fewer.
-        all.truncate(count as usize);
-    }
-    Ok(all)
-}
-
-/// An identity, unless the driver left it blank.
-pub(crate) fn identity(bytes: [u8; 16]) -> Option<Uuid> {
-    (bytes != [0; 16]).then_some(Uuid(bytes))
-}
-
-/// A place on the bus as the interface writes it.
-pub(crate) fn place([domain, bus, device, function]: [u32; 4]) -> PciAddress {
-    PciAddress { domain, bus: bus as u8, device: device as u8, function: function as u8 }
-}
 
 /// Starts the drivers of GPUs, by the newest call that the loader has.
 pub(crate) fn drivers(ze: &Ze) -> Result<Vec<ZeDriver>, Failed> {
@@ -107,29 +78,6 @@ pub(crate) fn gpus(ze: &Ze, drivers: &[ZeDriver]) -> Result<Vec<Gpu>, Failed> {
     Ok(discrete_first(all, |gpu| gpu.integrated))
 }
 
-/// What every device of this backend has alike.
-pub(crate) fn blank() -> DeviceInfo {
-    DeviceInfo {
-        name: String::new(),
-        vendor: "Intel".to_owned(),
-        driver: String::new(),
-        uuid: None,
-        pci: None,
-        memory: 0,
-        max_alloc: 0,
-        alignment: ALIGNMENT,
-        place_alignment: 1,
-        host_ends: true,
-        stamp_ns: 1,
-        fill_patterns: PatternSizes(1),
-        cores: None,
-        clock_mhz: None,
-        integrated: None,
-        priorities: PRIORITIES,
-        dtypes: builtin::dtypes(),
-    }
-}
-
 /// A version of a driver as its vendor writes it: major, minor, build.
 fn driver_version(number: u32) -> String {
     format!("{}.{}.{}", number >> 24, number >> 16 & 0xff, number & 0xffff)
@@ -150,8 +98,8 @@ pub(crate) struct Told {
     pub(crate) builtins: Arc<Builtins>,
     /// The group of queues that computes.
     pub(crate) group: u32,
-    /// Which part of a card it is, if it is one.
-    pub(crate) subdevice: Option<u32>,
+    /// What it is on the management side.
+    pub(crate) unit: Option<Unit>,
 }
 
 /// Asks a device. It is not opened by that.
@@ -213,6 +161,7 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
         plain_alloc,
         max_pattern,
         register: registers.iter().all(|name| platform.extensions.has(name)),
+        recorder: Recorder::of(&platform.extensions),
         granularity: 0,
         frequency,
         clock_bits: match properties.timestamp_valid_bits {
@@ -220,34 +169,35 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
             bits => bits,
         },
     };
+    let part = properties.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE != 0;
+    let tile = part.then_some(properties.subdevice_id);
+    let (uuid, pci) = (identity(properties.uuid), on_bus.then(|| place(pci.address)));
+    let unit = probe::join(uuid, pci, tile);
+    // What was said before the start holds after it, as far as it was known.
+    let before = unit.as_ref().map(|unit| &unit.info);
+    let memory = before.map(|info| info.memory).filter(|&memory| memory > 0).unwrap_or(memory);
+    let plain_alloc = plain_alloc.min(memory);
     let info = DeviceInfo {
-        name: text(&properties.name),
+        name: before.map_or_else(|| text(&properties.name), |info| info.name.clone()),
         vendor: if properties.vendor_id == INTEL {
             "Intel".to_owned()
         } else {
             format!("{:#06x}", properties.vendor_id)
         },
-        driver: driver_version(driver.driver_version),
-        uuid: identity(properties.uuid),
-        pci: on_bus.then(|| place(pci.address)),
+        driver: before.map_or_else(|| driver_version(driver.driver_version), |info| info.driver.clone()),
+        uuid,
+        pci,
         memory,
         max_alloc: if relaxed { memory } else { plain_alloc },
         stamp_ns: u32::try_from(1_000_000_000_u64.div_ceil(frequency)).unwrap_or(u32::MAX).max(1),
         fill_patterns: PatternSizes((1_u32 << (max_pattern.ilog2() + 1).min(5)) - 1),
-        cores: Some(cores).filter(|&cores| cores > 0),
+        cores: before.and_then(|info| info.cores).or(Some(cores).filter(|&cores| cores > 0)),
         clock_mhz: Some(properties.core_clock_rate).filter(|&mhz| mhz > 0),
         integrated: Some(properties.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0),
         dtypes: if builtins.converts() { builtin::dtypes() } else { DTypeSet::EMPTY },
         ..blank()
     };
-    let part = properties.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE != 0;
-    Ok(Told {
-        info,
-        limits,
-        builtins: Arc::new(builtins),
-        group: group as u32,
-        subdevice: part.then_some(properties.subdevice_id),
-    })
+    Ok(Told { info, limits, builtins: Arc::new(builtins), group: group as u32, unit })
 }
 
 #[cfg(test)]
@@ -257,32 +207,5 @@ mod tests {
     #[test]
     fn versions_are_written_as_the_vendor_writes_them() {
         assert_eq!(driver_version(0x0103_74f0), "1.3.29936");
-    }
-
-    #[test]
-    fn texts_end_at_their_zero_or_their_length() {
-        let chars: Vec<c_char> = b"Arc\0junk".iter().map(|&byte| byte as c_char).collect();
-        assert_eq!(text(&chars), "Arc");
-        assert_eq!(text(&chars[..2]), "Ar");
-        assert_eq!(text(&[]), "");
-    }
-
-    #[test]
-    fn a_list_that_shrinks_between_its_calls_is_what_is_left() {
-        let shrinking = |count: *mut u32, out: *mut u32| {
-            // SAFETY: the places that `list` gives.
-            unsafe {
-                if out.is_null() {
-                    *count = 3;
-                } else {
-                    *count = 1;
-                    *out = 7;
-                }
-            }
-            Ok(())
-        };
-        assert_eq!(list(0, shrinking), Ok(vec![7]));
-        let failed = Failed { api: "zesDriverGet", code: ZE_RESULT_ERROR_UNINITIALIZED };
-        assert_eq!(list(0_u32, |_, _| Err(failed)), Err(failed));
     }
 }

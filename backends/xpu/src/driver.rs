@@ -79,8 +79,8 @@ impl Driver for XpuDriver {
     fn probe(&self) -> Probe {
         match self.started() {
             Some(started) if probe::fork_safe() => Probe::found(started.seats.len() as u32),
-            Some(started) => probe::counted(Ok(started.seats.len() as u32)),
-            None => probe::probe().unwrap_or_else(|| probe::counted(self.start())),
+            Some(started) => probe::counted(Ok(started.seats.len())),
+            None => probe::probe().unwrap_or_else(|| probe::counted(count_natively())),
         }
     }
 
@@ -95,10 +95,11 @@ impl Driver for XpuDriver {
         if let Some(started) = self.started() {
             return Ok(started.seats.len() as u32);
         }
+        let Ok(loader) = sys::loader() else { return Ok(0) };
+        // On some cards Sysman can't be initialised after the runtime.
         if !probe::prepare()? {
             return Ok(0);
         }
-        let Ok(loader) = sys::loader() else { return Ok(0) };
         let drivers = discovery::drivers(&loader.ze).map_err(Failed::fault)?;
         let gpus = discovery::gpus(&loader.ze, &drivers).map_err(Failed::fault)?;
         if gpus.is_empty() {
@@ -115,11 +116,7 @@ impl Driver for XpuDriver {
                     platform
                 }
             };
-            let mut told = told(&platform, gpu.device).map_err(Failed::fault)?;
-            // What was told of it before the start stays true.
-            if let Some(unit) = probe::join(told.info.uuid, told.info.pci, told.subdevice) {
-                (told.info.name, told.info.driver) = (unit.info.name, unit.info.driver);
-            }
+            let told = told(&platform, gpu.device).map_err(Failed::fault)?;
             seats.push(Seat { platform, device: gpu.device, told, open: Mutex::new(None) });
         }
         self.publish(Started { machine: Arc::new(Machine::new()), seats });
@@ -159,6 +156,16 @@ impl Drop for XpuDriver {
     }
 }
 
+/// The number of devices where only the runtime knows it, which this starts.
+fn count_natively() -> Result<usize, Fault> {
+    if !probe::prepare()? {
+        return Ok(0);
+    }
+    let Ok(loader) = sys::loader() else { return Ok(0) };
+    let drivers = discovery::drivers(&loader.ze).map_err(Failed::fault)?;
+    Ok(discovery::gpus(&loader.ze, &drivers).map_err(Failed::fault)?.len())
+}
+
 fn opened(started: &Started, seat: &Seat, ordinal: u32) -> XpuDevice {
     let (machine, platform, told) = (&started.machine, &seat.platform, &seat.told);
     let reaches = |other: &Seat| {
@@ -184,7 +191,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> XpuDevice {
         limits: Limits { granularity: granularity(platform.ze, platform.context, seat.device), ..told.limits },
         builtins,
         peers: started.seats.iter().map(reaches).collect(),
-        sensors: Sensors::find(&told.info, told.subdevice, seat.device),
+        sensors: Sensors::find(told.unit.as_ref(), seat.device),
         context: Arc::new(context),
         machine: Arc::clone(machine),
     }

@@ -14,6 +14,7 @@
 //! | `host_call`, `watch`, `gate` | functions of the host, who sees their turn, and what holds streams up |
 //! | `memory`, `virtual_memory` | segments, memory of the host, peers; growable segments |
 //! | `kernel`, `builtin` | loading and launching; the built-in kernels |
+//! | `graph` | native graphs, where the driver records and replays |
 //! | `telemetry` | sensors |
 //!
 //! A stream is an immediate command list in order; drivers older than that are told the order by barriers. Devices are counted as
@@ -29,6 +30,7 @@ mod device;
 mod discovery;
 mod driver;
 mod gate;
+mod graph;
 mod host_call;
 mod kernel;
 mod machine;
@@ -48,7 +50,7 @@ use anyaccel_hal::Driver;
 use std::sync::Arc;
 
 /// The first version of the interface whose drivers keep the order of a list when asked to.
-const IN_ORDER_SINCE: u32 = sys::version(1, 7);
+const IN_ORDER_SINCE: u32 = sys::version(1, 9);
 
 /// The driver. Starts nothing.
 pub fn driver() -> Arc<dyn Driver> {

@@ -2,6 +2,7 @@
 
 use crate::builtin::Builtins;
 use crate::gate::Gate;
+use crate::graph::Graph;
 use crate::host_call::{Job, run};
 use crate::kernel::Loaded;
 use crate::memory::Memory;
@@ -21,6 +22,7 @@ pub(crate) struct Machine {
     pub(crate) stamps: Slab<Stamped>,
     pub(crate) kernels: Slab<Arc<Loaded>>,
     pub(crate) gates: Slab<Arc<Gate>>,
+    pub(crate) graphs: Slab<Arc<Graph>>,
     pub(crate) ranges: Slab<(Arc<Reservation>, Mem)>,
     /// Those of opened devices: they go after the streams, never before.
     builtins: Mutex<Vec<Arc<Builtins>>>,
@@ -36,6 +38,7 @@ impl Machine {
             stamps: Slab::new(),
             kernels: Slab::new(),
             gates: Slab::new(),
+            graphs: Slab::new(),
             ranges: Slab::new(),
             builtins: Mutex::new(Vec::new()),
         }

@@ -77,7 +77,7 @@ impl Memory {
             match self.holder {
                 Holder::Segment | Holder::Pinned => platform.ze.zeMemFree(platform.context, pointer(self.addr)),
                 Holder::Registered => {
-                    platform.extensions.zexDriverReleaseImportedPointer(platform.driver, pointer(self.addr))
+                    platform.extensions.zexDriverReleaseImportedPointer(platform.native.0, pointer(self.addr))
                 }
                 Holder::Imported | Holder::Reserved => Ok(()),
             }
@@ -187,7 +187,7 @@ impl Pinned for XpuDevice {
         let (platform, host) = (&self.context.platform, ptr.0.cast::<c_void>());
         // SAFETY: the caller's memory, valid for that length until it is freed.
         self.context.check(unsafe {
-            platform.extensions.zexDriverImportExternalPointer(platform.driver, host, len as usize)
+            platform.extensions.zexDriverImportExternalPointer(platform.native.0, host, len as usize)
         })?;
         Ok(self.keep_pinned(host, len, Holder::Registered))
     }

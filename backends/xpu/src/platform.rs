@@ -48,6 +48,8 @@ pub(crate) struct Platform {
     pub(crate) ze: &'static Ze,
     pub(crate) driver: ZeDriver,
     pub(crate) context: ZeContext,
+    /// The driver's own handles of both, for its extensions.
+    pub(crate) native: (ZeDriver, ZeContext),
     /// The version of the interface that the driver implements.
     pub(crate) version: u32,
     pub(crate) extensions: Extensions,
@@ -78,6 +80,7 @@ impl Platform {
             ze,
             driver,
             context,
+            native: (ze.native_driver(driver), ze.native_context(context)),
             version,
             extensions: Extensions::of(ze, driver),
             events: Mutex::new(Events::default()),

@@ -56,6 +56,8 @@ pub(crate) struct Ring {
 pub(crate) struct Stream {
     pub(crate) context: Arc<Context>,
     raw: ZeCommandList,
+    /// The driver's own handle of the list, for its extensions.
+    pub(crate) native: ZeCommandList,
     pub(crate) functions: Arc<Functions>,
     /// Somebody else made it and destroys it.
     borrowed: bool,
@@ -147,6 +149,7 @@ impl Stream {
         Self {
             context: Arc::clone(context),
             raw,
+            native: context.ze.native_list(raw),
             functions: Functions::new(Arc::clone(context)),
             borrowed,
             in_order,
@@ -170,6 +173,11 @@ impl Stream {
     pub(crate) fn list(&self) -> Result<List<'_>, Fault> {
         self.context.alive()?;
         Ok(List { stream: self, ring: self.ring.lock() })
+    }
+
+    /// What was appended so far was recorded, not enqueued.
+    pub(crate) fn recorded(&self) {
+        self.ring.lock().dirty = false;
     }
 
     /// Others learn its native name.

@@ -14,11 +14,11 @@ const LATER: [&str; 3] =
 
 /// The headers without comments; `None` where they are not installed and nobody insists on them.
 fn headers() -> Option<String> {
-    let text: String = ["ze_api.h", "zes_api.h"]
+    let text: String = ["ze_api.h", "zes_api.h", "loader/ze_loader.h"]
         .iter()
         .filter_map(|name| fs::read_to_string(Path::new(HEADERS).join(name)).ok())
         .flat_map(|text| {
-            text.lines().map(|line| line.split("///<").next().unwrap_or(line).to_owned()).collect::<Vec<_>>()
+            text.lines().map(|line| line.split("//").next().unwrap_or(line).to_owned()).collect::<Vec<_>>()
         })
         .fold(String::new(), |all, line| all + &line + "\n");
     if text.is_empty() {
@@ -67,8 +67,10 @@ fn structs(asserts: &mut String, layouts: &[Layout]) {
 #[test]
 fn types_functions_and_numbers_are_those_of_the_headers() {
     let Some(text) = headers() else { return };
-    let mut asserts =
-        String::from("#include <stddef.h>\n#include <level_zero/ze_api.h>\n#include <level_zero/zes_api.h>\n");
+    let mut asserts = String::from(
+        "#include <stddef.h>\n#include <level_zero/ze_api.h>\n#include <level_zero/zes_api.h>\n\
+         #include <level_zero/loader/ze_loader.h>\n",
+    );
     functions(&mut asserts, &text, Ze::SYMBOLS);
     functions(&mut asserts, &text, Zes::SYMBOLS);
     structs(&mut asserts, &ze_layouts());

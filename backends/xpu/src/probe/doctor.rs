@@ -153,7 +153,7 @@ mod tests {
     use super::super::inventory::{Card, Inventory};
     use super::super::mask::Hierarchy;
     use super::*;
-    use crate::discovery::blank;
+    use crate::probe::inventory::blank;
     use crate::sys::ZesDevice;
     use anyaccel_hal::DeviceInfo;
     use std::io::ErrorKind;

@@ -3,9 +3,10 @@
 //! Sysman has a start of its own (`zesInit`) and no end. It opens what it needs while it answers; nothing of ours stays behind (H22).
 
 use crate::conv::Failed;
-use crate::discovery::{blank, identity, list, place, text};
 use crate::sys::*;
-use anyaccel_hal::{DeviceInfo, PciAddress, Uuid};
+use anyaccel_hal::{DeviceInfo, PatternSizes, PciAddress, Uuid};
+use std::ffi::c_char;
+use std::ptr;
 
 /// A card's memory module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +51,59 @@ pub struct Unit {
     pub tile: Option<u32>,
     /// Its properties.
     pub info: DeviceInfo,
+}
+
+/// A text in a field of a struct, up to its zero.
+pub(crate) fn text(field: &[c_char]) -> String {
+    let bytes: Vec<u8> = field.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+/// A list that the interface hands out in two calls: how many, then which.
+pub(crate) fn list<T: Copy>(empty: T, ask: impl Fn(*mut u32, *mut T) -> Result<(), Failed>) -> Result<Vec<T>, Failed> {
+    let mut count = 0;
+    ask(&raw mut count, ptr::null_mut())?;
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let mut all = vec![empty; count as usize];
+    ask(&raw mut count, all.as_mut_ptr())?;
+    // It may have become fewer.
+    all.truncate(count as usize);
+    Ok(all)
+}
+
+/// An identity, unless the driver left it blank.
+pub(crate) fn identity(bytes: [u8; 16]) -> Option<Uuid> {
+    (bytes != [0; 16]).then_some(Uuid(bytes))
+}
+
+/// A place on the bus as the interface writes it.
+pub(crate) fn place([domain, bus, device, function]: [u32; 4]) -> PciAddress {
+    PciAddress { domain, bus: bus as u8, device: device as u8, function: function as u8 }
+}
+
+/// What every device of this backend has alike, and what only the runtime can tell as it is on Intel's GPUs.
+pub(crate) fn blank() -> DeviceInfo {
+    DeviceInfo {
+        name: String::new(),
+        vendor: "Intel".to_owned(),
+        driver: String::new(),
+        uuid: None,
+        pci: None,
+        memory: 0,
+        max_alloc: 0,
+        alignment: crate::memory::ALIGNMENT,
+        place_alignment: 1,
+        host_ends: true,
+        stamp_ns: 52,
+        fill_patterns: PatternSizes::ALL,
+        cores: None,
+        clock_mhz: None,
+        integrated: None,
+        priorities: crate::discovery::PRIORITIES,
+        dtypes: crate::builtin::dtypes(),
+    }
 }
 
 impl Inventory {
@@ -270,5 +324,32 @@ mod tests {
         let Card { info, .. } = card(3, 2, true);
         assert_eq!(card(3, 2, true).unit(None).info, info);
         assert_eq!(card(3, 1, true).unit(Some(0)).info, info, "a card of one tile is that tile");
+    }
+
+    #[test]
+    fn a_list_that_shrinks_between_its_calls_is_what_is_left() {
+        let shrinking = |count: *mut u32, out: *mut u32| {
+            // SAFETY: the places that `list` gives.
+            unsafe {
+                if out.is_null() {
+                    *count = 3;
+                } else {
+                    *count = 1;
+                    *out = 7;
+                }
+            }
+            Ok(())
+        };
+        assert_eq!(list(0, shrinking), Ok(vec![7]));
+        let failed = Failed { api: "zesDriverGet", code: ZE_RESULT_ERROR_UNINITIALIZED };
+        assert_eq!(list(0_u32, |_, _| Err(failed)), Err(failed));
+    }
+
+    #[test]
+    fn texts_end_at_their_zero_or_their_field() {
+        let field = |text: &str| -> Vec<c_char> { text.bytes().map(|byte| byte as c_char).collect() };
+        assert_eq!(text(&field("Arc\0junk")), "Arc");
+        assert_eq!(text(&field(" no zero ")), "no zero");
+        assert_eq!(text(&[]), "");
     }
 }

@@ -203,14 +203,14 @@ pub fn prepare() -> Result<bool, Fault> {
 }
 
 /// What a probe answers that had to start the runtime.
-pub fn counted(started: Result<u32, Fault>) -> Probe {
+pub(crate) fn counted(runtime: Result<usize, Fault>) -> Probe {
     let mask = Settings::now().mask.filter(|mask| !mask.is_empty());
-    let probe = match started {
+    let probe = match runtime {
         Ok(0) => match mask {
             Some(value) => Probe::absent(Absence::Masked { name: MASK, value }),
             None => Probe::absent(nodes::no_card(0)),
         },
-        Ok(count) => Probe::found(count),
+        Ok(count) => Probe::found(count as u32),
         Err(fault) => {
             let (subject, found) = ("the runtime".into(), fault.to_string());
             Probe::absent(Absence::Missing { layer: Layer::Probe, subject, found })

@@ -1,4 +1,7 @@
 //! Functions that no loader exports: a driver hands them out by name (`zeDriverGetExtensionFunctionAddress`).
+//!
+//! They are the driver's own, so they take the driver's handles: a loader with several drivers hands out others, which
+//! [`Ze::native_driver`] and its like translate.
 
 #![allow(non_snake_case, reason = "methods are named as the functions that they call")]
 
@@ -7,6 +10,34 @@ use super::table::Ze;
 use super::types::*;
 use crate::conv::Failed;
 use std::ffi::c_void;
+
+macro_rules! translations {
+    ($($(#[$doc:meta])* $name:ident: $type:ident = $kind:literal;)*) => {
+        impl Ze {
+            $(
+                $(#[$doc])*
+                pub fn $name(&self, handle: $type) -> $type {
+                    let mut native = handle.0;
+                    // SAFETY: a live handle of that kind, a valid place for the answer. A loader that can't translate hands out
+                    // the driver's handles.
+                    match unsafe { self.zelLoaderTranslateHandle($kind, handle.0, &raw mut native) } {
+                        Ok(()) => $type(native),
+                        Err(_) => handle,
+                    }
+                }
+            )*
+        }
+    };
+}
+
+translations! {
+    /// The driver's own handle of itself.
+    native_driver: ZeDriver = 0;
+    /// The driver's own handle of a context.
+    native_context: ZeContext = 2;
+    /// The driver's own handle of a command list.
+    native_list: ZeCommandList = 4;
+}
 
 macro_rules! extensions {
     ($($name:ident ( $($arg:ident : $type:ty),* $(,)? );)*) => {
@@ -81,19 +112,32 @@ macro_rules! extensions {
 extensions! {
     zexDriverImportExternalPointer(driver: ZeDriver, pointer: *mut c_void, size: usize);
     zexDriverReleaseImportedPointer(driver: ZeDriver, pointer: *mut c_void);
-    zeGraphCreateExp(context: ZeContext, graph: *mut ZeGraph, next: *mut c_void);
-    zeCommandListBeginGraphCaptureExp(list: ZeCommandList, next: *mut c_void);
-    zeCommandListBeginCaptureIntoGraphExp(list: ZeCommandList, graph: ZeGraph, next: *mut c_void);
-    zeCommandListEndGraphCaptureExp(list: ZeCommandList, graph: *mut ZeGraph, next: *mut c_void);
-    zeCommandListInstantiateGraphExp(graph: ZeGraph, executable: *mut ZeExecutableGraph, next: *mut c_void);
+    zeGraphCreateExp(context: ZeContext, graph: *mut ZeGraph, next: *const c_void);
+    zeGraphCreateExt(context: ZeContext, next: *const c_void, graph: *mut ZeGraph);
+    zeCommandListBeginCaptureIntoGraphExp(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
+    zeCommandListBeginCaptureIntoGraphExt(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
+    zeCommandListEndGraphCaptureExp(list: ZeCommandList, graph: *mut ZeGraph, next: *const c_void);
+    zeCommandListEndGraphCaptureExt(list: ZeCommandList, next: *const c_void, graph: *mut ZeGraph);
+    zeCommandListInstantiateGraphExp(graph: ZeGraph, executable: *mut ZeExecutableGraph, next: *const c_void);
+    zeGraphInstantiateExt(graph: ZeGraph, next: *const c_void, executable: *mut ZeExecutableGraph);
     zeCommandListAppendGraphExp(
         list: ZeCommandList,
         graph: ZeExecutableGraph,
-        next: *mut c_void,
+        next: *const c_void,
+        signal: ZeEvent,
+        waits: u32,
+        events: *mut ZeEvent,
+    );
+    zeCommandListAppendGraphExt(
+        list: ZeCommandList,
+        graph: ZeExecutableGraph,
+        next: *const c_void,
         signal: ZeEvent,
         waits: u32,
         events: *mut ZeEvent,
     );
     zeGraphDestroyExp(graph: ZeGraph);
+    zeGraphDestroyExt(graph: ZeGraph);
     zeExecutableGraphDestroyExp(graph: ZeExecutableGraph);
+    zeExecutableGraphDestroyExt(graph: ZeExecutableGraph);
 }

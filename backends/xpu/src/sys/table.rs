@@ -101,7 +101,7 @@ macro_rules! table {
 
             /// Which of [`Self::SYMBOLS`] the library has, in that order.
             pub fn present(&self) -> Vec<bool> {
-                vec![$(present!($need, Some(self.$name)).is_some(),)*]
+                vec![$(present!($need, self.$name).is_some(),)*]
             }
 
             /// Whether the library has that export of the table.
@@ -148,6 +148,7 @@ table! {
         properties: *mut ZeDriverExtensionProperties,
     );
     (1, 1) optional zeDriverGetExtensionFunctionAddress(driver: ZeDriver, name: *const c_char, address: *mut *mut c_void);
+    (1, 4) optional zelLoaderTranslateHandle(kind: u32, handle: usize, native: *mut usize);
     (1, 0) required zeDeviceGet(driver: ZeDriver, count: *mut u32, devices: *mut ZeDevice);
     (1, 0) required zeDeviceGetSubDevices(device: ZeDevice, count: *mut u32, devices: *mut ZeDevice);
     (1, 0) required zeDeviceGetProperties(device: ZeDevice, properties: *mut ZeDeviceProperties);

@@ -14,10 +14,10 @@
 mod meter;
 
 use crate::conv::Failed;
-use crate::discovery::list;
 use crate::probe;
+use crate::probe::inventory::{Unit, list};
 use crate::sys::{self, *};
-use anyaccel_hal::{DeviceInfo, Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits};
+use anyaccel_hal::{Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits};
 use anyaccel_kit::Mutex;
 use meter::{Meter, Reading};
 
@@ -92,10 +92,10 @@ fn of_best<T: Copy>(all: &[(T, At, u32)], tile: Option<u32>, kinds: &[u32]) -> V
 }
 
 impl Sensors {
-    /// Those of a device of the runtime, which is a tile of a card if it has a number among its tiles.
-    pub(crate) fn find(info: &DeviceInfo, tile: Option<u32>, device: ZeDevice) -> Self {
+    /// Those of a device of the runtime. `unit` is what it is on the management side.
+    pub(crate) fn find(unit: Option<&Unit>, device: ZeDevice) -> Self {
         let Ok(loader) = sys::loader() else { return Self { found: Err(ELSEWHERE) } };
-        match probe::join(info.uuid, info.pci, tile) {
+        match unit {
             Some(unit) => Self::of(&loader.zes, unit.handle, unit.tile),
             // There the runtime's handles are those of Sysman, too.
             None if probe::old_style() => Self::of(&loader.zes, ZesDevice(device.0), None),

@@ -17,6 +17,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         Scenario::new("an_old_loader_that_hides_all", old_and_hidden).old().with(MASK, "9"),
         Scenario::new("an_old_loader_is_not_asked_with_junk", old_and_junk).old().with(MASK, "gpu"),
         Scenario::new("the_real_loader_without_a_driver", real_without_driver).real(),
+        Scenario::new("the_real_loader_with_a_driver", real_with_driver).real().with(crate::ALT_DRIVERS, ""),
         Scenario::new("no_loader_has_a_reason", no_loader).with(crate::LIBRARY, "/nonexistent/libze_loader.so.1"),
         Scenario::new("a_library_that_is_no_loader", no_loader).with(crate::LIBRARY, "libc.so.6"),
         Scenario::new("no_card_has_a_reason", no_card).with(DEVICES, ""),
@@ -123,6 +124,8 @@ fn counted_by_a_start() {
     assert_eq!((probe.visible, probe.present, probe.started), (2, Some(2), true));
     assert!(calls().iter().any(|call| call == "zeInit"));
     assert_eq!(driver.probe(), probe);
+    assert_eq!(driver.start(), Ok(2));
+    assert_eq!(driver.probe(), probe);
     assert_eq!(driver.describe(0).map(|info| info.name), Some("Fake XPU".to_owned()));
 }
 
@@ -151,6 +154,19 @@ fn real_without_driver() {
             assert_eq!(driver.start(), Ok(0));
             let layers: Vec<Layer> = driver.checks().iter().map(|check| check.layer).collect();
             assert!(layers.contains(&Layer::DeviceNodes) && layers.contains(&Layer::Probe));
+        }
+    }
+}
+
+/// As a loader of that age does: 1.8 counts by a start, which a newer one need not.
+fn real_with_driver() {
+    let driver = driver();
+    match anyaccel_xpu::sys::loader() {
+        Err(missing) => println!("skipped: {missing}"),
+        Ok(_) => {
+            let probe = driver.probe();
+            assert_eq!((probe.visible, probe.started), (2, !driver.fork_safe_probe()), "{probe:?}");
+            assert_eq!(driver.start(), Ok(2));
         }
     }
 }

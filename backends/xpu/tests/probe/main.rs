@@ -56,13 +56,16 @@ pub(crate) const FOLDER: &str = "ANYACCEL_TEST_FOLDER";
 /// The file to load as the loader.
 pub(crate) const LIBRARY: &str = "ANYACCEL_ZE_LIBRARY";
 
+/// Names drivers to the real loader, here the fake.
+pub(crate) const ALT_DRIVERS: &str = "ZE_ENABLE_ALT_DRIVERS";
+
 /// Variables of the interface that a caller may have set.
 const INHERITED: [&str; 7] = [
     "ZE_AFFINITY_MASK",
     "ZE_FLAT_DEVICE_HIERARCHY",
     "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
     "ZES_ENABLE_SYSMAN",
-    "ZE_ENABLE_ALT_DRIVERS",
+    ALT_DRIVERS,
     "ANYACCEL_BACKEND",
     LIBRARY,
 ];
@@ -106,7 +109,7 @@ fn passes(scenario: &Scenario) -> bool {
     for name in INHERITED {
         command.env_remove(name);
     }
-    if let Some(loader) = installed.loader {
+    if let Some(loader) = &installed.loader {
         command.env(LIBRARY, loader);
     }
     let status = command
@@ -115,6 +118,13 @@ fn passes(scenario: &Scenario) -> bool {
         .env(LOG, &log)
         .env("ANYACCEL_FAKE_ZE_MEMORY", (64_u64 << 20).to_string())
         .envs(scenario.variables.iter().map(|(name, value)| (name, value)))
+        .envs(
+            scenario
+                .variables
+                .iter()
+                .filter(|(name, _)| *name == ALT_DRIVERS)
+                .map(|(name, _)| (name, &installed.driver)),
+        )
         .stdin(Stdio::null())
         .status();
     status.is_ok_and(|status| status.success())

@@ -21,6 +21,10 @@ pub(crate) fn all() -> Vec<Scenario> {
         Scenario::new("a_sensor_that_fails_says_how", failing_sensor),
         Scenario::new("an_old_loader_without_sysman", old_without).old(),
         Scenario::new("an_old_loader_with_sysman", old_with).old().with("ZES_ENABLE_SYSMAN", "1"),
+        Scenario::new("the_real_loader_with_sysman", real_with)
+            .real()
+            .with("ZES_ENABLE_SYSMAN", "1")
+            .with(crate::ALT_DRIVERS, ""),
     ]
 }
 
@@ -60,7 +64,8 @@ fn of_a_tile() {
     let memory = device.memory_info().expect("memory");
     assert_eq!((memory.total, memory.free), (64 << 20, Some(64 << 20)));
     let sensors = device.telemetry().expect("sensors");
-    assert_eq!(sensors.limits(), TelemetryLimits::default(), "the fake measures cards");
+    let limits = TelemetryLimits { memory_usage: false, ..sensors.limits() };
+    assert_eq!(limits, TelemetryLimits::default(), "the fake measures cards, and memory alone by tiles");
     let fault = sensors.power_draw().expect_err("none");
     assert_eq!((fault.kind, fault.api), (FaultKind::Unsupported, "zesPowerGetEnergyCounter"));
 }
@@ -101,7 +106,6 @@ fn readings() {
     let sensors = device.telemetry().expect("sensors");
     let limits = sensors.limits();
     assert!(limits.utilization && limits.power && limits.temperature && limits.clock);
-    assert!(!limits.memory_usage, "the fake has no counters of traffic");
     // 150 watts, whatever the interval.
     for _ in 0..3 {
         let watts = soon(|| sensors.power_draw());
@@ -111,6 +115,10 @@ fn readings() {
     work(&*device);
     let busy = soon(|| sensors.utilization());
     assert!(busy > 0.0 && busy <= 100.0, "{busy}");
+    if limits.memory_usage {
+        let traffic = soon(|| sensors.memory_usage());
+        assert!((0.0..=100.0).contains(&traffic), "{traffic}");
+    }
     let deadline = Instant::now() + PATIENCE;
     while soon(|| sensors.utilization()) > 0.0 {
         assert!(Instant::now() < deadline, "idle");
@@ -148,6 +156,13 @@ fn old_without() {
     assert_eq!(fault.kind, FaultKind::NotReady);
     assert!(fault.to_string().contains("ZES_ENABLE_SYSMAN=1"), "{fault}");
     assert_eq!(device.memory_info().map(|memory| memory.free), Ok(None));
+}
+
+fn real_with() {
+    match anyaccel_xpu::sys::loader() {
+        Err(missing) => println!("skipped: {missing}"),
+        Ok(_) => old_with(),
+    }
 }
 
 fn old_with() {
