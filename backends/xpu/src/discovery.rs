@@ -172,31 +172,30 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
     let part = properties.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE != 0;
     let tile = part.then_some(properties.subdevice_id);
     let (uuid, pci) = (identity(properties.uuid), on_bus.then(|| place(pci.address)));
-    // What was said before the start holds after it; the runtime alone knows the rest.
     let unit = probe::join(uuid, pci, tile);
-    let native = || DeviceInfo {
-        name: text(&properties.name),
+    // What was said before the start holds after it, as far as it was known.
+    let before = unit.as_ref().map(|unit| &unit.info);
+    let memory = before.map(|info| info.memory).filter(|&memory| memory > 0).unwrap_or(memory);
+    let plain_alloc = plain_alloc.min(memory);
+    let info = DeviceInfo {
+        name: before.map_or_else(|| text(&properties.name), |info| info.name.clone()),
         vendor: if properties.vendor_id == INTEL {
             "Intel".to_owned()
         } else {
             format!("{:#06x}", properties.vendor_id)
         },
-        driver: driver_version(driver.driver_version),
+        driver: before.map_or_else(|| driver_version(driver.driver_version), |info| info.driver.clone()),
         uuid,
         pci,
         memory,
-        cores: Some(cores).filter(|&cores| cores > 0),
-        clock_mhz: Some(properties.core_clock_rate).filter(|&mhz| mhz > 0),
-        integrated: Some(properties.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0),
-        ..blank()
-    };
-    let known = unit.as_ref().map_or_else(native, |unit| unit.info.clone());
-    let info = DeviceInfo {
-        max_alloc: if relaxed { known.memory } else { plain_alloc.min(known.memory) },
+        max_alloc: if relaxed { memory } else { plain_alloc },
         stamp_ns: u32::try_from(1_000_000_000_u64.div_ceil(frequency)).unwrap_or(u32::MAX).max(1),
         fill_patterns: PatternSizes((1_u32 << (max_pattern.ilog2() + 1).min(5)) - 1),
+        cores: before.and_then(|info| info.cores).or(Some(cores).filter(|&cores| cores > 0)),
+        clock_mhz: Some(properties.core_clock_rate).filter(|&mhz| mhz > 0),
+        integrated: Some(properties.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0),
         dtypes: if builtins.converts() { builtin::dtypes() } else { DTypeSet::EMPTY },
-        ..known
+        ..blank()
     };
     Ok(Told { info, limits, builtins: Arc::new(builtins), group: group as u32, unit })
 }

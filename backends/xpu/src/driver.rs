@@ -13,10 +13,10 @@ use crate::discovery::{self, Told, told};
 use crate::machine::Machine;
 use crate::platform::Platform;
 use crate::probe;
-use crate::sys::{self, ZeDevice, ZesDevice};
+use crate::sys::{self, ZeDevice};
 use crate::telemetry::Sensors;
 use crate::virtual_memory::granularity;
-use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, Kind, Layer, Probe};
+use anyaccel_hal::{Check, Device, DeviceInfo, Driver, Fault, Kind, Probe};
 use anyaccel_kit::Mutex;
 use std::fmt;
 use std::ptr;
@@ -77,10 +77,11 @@ impl Driver for XpuDriver {
     }
 
     fn probe(&self) -> Probe {
-        if let Some(started) = self.started() {
-            return Probe::found(started.seats.len() as u32);
+        match self.started() {
+            Some(started) if probe::fork_safe() => Probe::found(started.seats.len() as u32),
+            Some(started) => probe::counted(Ok(started.seats.len())),
+            None => probe::probe().unwrap_or_else(|| probe::counted(count_natively())),
         }
-        probe::probe().unwrap_or_else(count_natively)
     }
 
     fn describe(&self, ordinal: u32) -> Option<DeviceInfo> {
@@ -158,34 +159,13 @@ impl Drop for XpuDriver {
 }
 
 /// The number of devices where only the runtime knows it, which this starts.
-fn count_natively() -> Probe {
-    let absent = |subject: &str, found: String| {
-        let absence = Absence::Missing { layer: Layer::Probe, subject: subject.into(), found };
-        Probe { started: true, ..Probe::absent(absence) }
-    };
-    let counted = probe::prepare().map(drop).and_then(|()| {
-        let ze = &sys::loader().map_err(|missing| Fault::unsupported("zeInit").note(missing.to_string()))?.ze;
-        let drivers = discovery::drivers(ze).map_err(Failed::fault)?;
-        discovery::gpus(ze, &drivers).map_err(Failed::fault)
-    });
-    match counted {
-        Ok(gpus) if gpus.is_empty() => absent("GPUs", "the Level Zero loader found none".into()),
-        Ok(gpus) => Probe { started: true, ..Probe::found(gpus.len() as u32) },
-        Err(fault) => absent("the Level Zero loader", fault.to_string()),
+fn count_natively() -> Result<usize, Fault> {
+    if !probe::prepare()? {
+        return Ok(0);
     }
-}
-
-/// The sensors of a device. An older Sysman, which starts with the runtime if it was told to, knows devices by the runtime's
-/// own handles.
-fn sensors(told: &Told, device: ZeDevice) -> Sensors {
-    let Ok(loader) = sys::loader() else { return Sensors::none() };
-    match &told.unit {
-        Some(unit) => Sensors::of(&loader.zes, unit.handle, unit.tile),
-        None if !probe::starts_alone(loader) && probe::starts_with_runtime() => {
-            Sensors::of(&loader.zes, ZesDevice(device.0), None)
-        }
-        None => Sensors::none(),
-    }
+    let Ok(loader) = sys::loader() else { return Ok(0) };
+    let drivers = discovery::drivers(&loader.ze).map_err(Failed::fault)?;
+    Ok(discovery::gpus(&loader.ze, &drivers).map_err(Failed::fault)?.len())
 }
 
 fn opened(started: &Started, seat: &Seat, ordinal: u32) -> XpuDevice {
@@ -214,7 +194,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> XpuDevice {
         limits: Limits { granularity: granularity(platform.ze, platform.context, seat.device), ..told.limits },
         builtins,
         peers: started.seats.iter().map(reaches).collect(),
-        sensors: sensors(told, seat.device),
+        sensors: Sensors::find(told.unit.as_ref(), seat.device),
         context: Arc::new(context),
         machine: Arc::clone(machine),
     }

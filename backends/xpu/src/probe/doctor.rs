@@ -150,9 +150,10 @@ fn probe(frozen: Option<Frozen<'_>>, look: &Result<Look<'_>, Blind>) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use super::super::inventory::{Card, Inventory, blank};
+    use super::super::inventory::{Card, Inventory};
     use super::super::mask::Hierarchy;
     use super::*;
+    use crate::probe::inventory::blank;
     use crate::sys::ZesDevice;
     use anyaccel_hal::DeviceInfo;
     use std::io::ErrorKind;

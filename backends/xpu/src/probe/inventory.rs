@@ -232,18 +232,15 @@ fn identities(zes: &Zes, handle: ZesDevice) -> Vec<(u32, Uuid)> {
     told.iter().filter_map(|tile| Some((tile.subdevice_id, identity(tile.uuid)?))).collect()
 }
 
-/// A card's own memory. One that shares the host's has none, and one that does not tell has none that is known.
+/// A card's own memory; of one that has none, what it shares with the host.
 fn modules(zes: &Zes, handle: ZesDevice) -> Vec<Module> {
     // SAFETY: a device that was just listed, a count, and null or as many handles as it says.
     let told = list(ZesMem::NULL, |count, out| unsafe { zes.zesDeviceEnumMemoryModules(handle, count, out) });
-    let mut modules = Vec::new();
+    let (mut own, mut shared) = (Vec::new(), Vec::new());
     for module in told.unwrap_or_default() {
         let (mut properties, mut state) = (ZesMemProperties::new(), ZesMemState::new());
         // SAFETY: a module that was just listed, and a struct with its number in it.
         if unsafe { zes.zesMemoryGetProperties(module, &raw mut properties) }.is_err() {
-            continue;
-        }
-        if properties.location != ZES_MEM_LOC_DEVICE {
             continue;
         }
         let tile = (properties.on_subdevice != 0).then_some(properties.subdevice_id);
@@ -252,9 +249,10 @@ fn modules(zes: &Zes, handle: ZesDevice) -> Vec<Module> {
         if unsafe { zes.zesMemoryGetState(module, &raw mut state) }.is_ok() && state.size > 0 {
             size = state.size;
         }
-        modules.push(Module { tile, size });
+        let list = if properties.location == ZES_MEM_LOC_DEVICE { &mut own } else { &mut shared };
+        list.push(Module { tile, size });
     }
-    modules
+    if own.is_empty() { shared } else { own }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@
 //! has to be started before. An older loader starts Sysman with the runtime and only where `ZES_ENABLE_SYSMAN=1` was set
 //! before; there only the runtime can count ([`Blind::Runtime`]), and a probe that asks it says that it started it.
 //!
-//! Sysman knows cards whatever is hidden, so the mask is applied here, to the cards of each driver in Sysman's order. The runtime
-//! counts by its own order. As long as cards differ only in their place, that makes no difference to anybody; of cards that
-//! differ, names are told before the start only if `ZE_ENABLE_PCI_ID_DEVICE_ORDER=1` or nothing hidden says which is which.
+//! Sysman knows cards whatever is hidden, so the mask is applied here, to the cards of each driver in Sysman's order, discrete ones
+//! first. The runtime may count in another. As long as cards differ only in their place, that makes no difference to anybody; of
+//! cards that differ, names are told before the start only if `ZE_ENABLE_PCI_ID_DEVICE_ORDER=1` says which is which.
 //!
 //! # Protocol
 //!
@@ -97,11 +97,6 @@ pub fn fork_safe() -> bool {
 /// Whether a loader's management side can be started without the runtime.
 pub(crate) fn starts_alone(loader: &Loader) -> bool {
     ["zesInit", "zesDriverGet", "zesDeviceGet", "zesDeviceGetProperties"].iter().all(|name| loader.zes.has(name))
-}
-
-/// Whether a loader that can't do that was told to start it with the runtime.
-pub(crate) fn starts_with_runtime() -> bool {
-    env::var(SYSMAN).is_ok_and(|value| value == "1")
 }
 
 /// A device that is left visible.
@@ -188,24 +183,40 @@ pub fn describe(ordinal: u32) -> Option<DeviceInfo> {
     look().ok()?.unit(ordinal).map(|unit| unit.info)
 }
 
-/// Starts Sysman, which on some cards can't be started after the runtime, and freezes the variables. Whether there is something
-/// for the runtime to start: if not, starting it could only fail.
+/// Starts Sysman, which on some cards can't be started after the runtime, and freezes the variables. Whether the runtime is worth
+/// a start: not without a loader, nor where the mask hides everything.
 ///
 /// # Errors
 /// `Invalid` for a variable that would end the driver.
 pub fn prepare() -> Result<bool, Fault> {
     let some = match look() {
         Ok(look) => look.count() > 0,
-        Err(Blind::Runtime) => true,
         Err(Blind::Absent(Absence::BadVariable { name, value, expected })) => {
             return Err(Fault::invalid("start", format!("{name}={value}: expected {expected}")));
         }
-        Err(Blind::Absent(_)) => false,
+        Err(Blind::Absent(_) | Blind::Runtime) => sys::loader().is_ok(),
     };
     if some && published(&FROZEN).is_none() {
         publish(&FROZEN, Settings::now());
     }
     Ok(some)
+}
+
+/// What a probe answers that had to start the runtime.
+pub(crate) fn counted(runtime: Result<usize, Fault>) -> Probe {
+    let mask = Settings::now().mask.filter(|mask| !mask.is_empty());
+    let probe = match runtime {
+        Ok(0) => match mask {
+            Some(value) => Probe::absent(Absence::Masked { name: MASK, value }),
+            None => Probe::absent(nodes::no_card(0)),
+        },
+        Ok(count) => Probe::found(count as u32),
+        Err(fault) => {
+            let (subject, found) = ("the runtime".into(), fault.to_string());
+            Probe::absent(Absence::Missing { layer: Layer::Probe, subject, found })
+        }
+    };
+    Probe { started: true, ..probe }
 }
 
 /// The layers for the doctor. `started` is how many devices a started runtime has.
@@ -214,8 +225,13 @@ pub fn checks(started: Option<usize>) -> Vec<Check> {
     doctor::checks(frozen, &look())
 }
 
+/// Whether Sysman came up with the runtime, the way of loaders before `zesInit`.
+pub(crate) fn old_style() -> bool {
+    !fork_safe() && env::var_os(SYSMAN).is_some_and(|value| value == "1")
+}
+
 /// What a device of the started runtime is on the management side, as [`Inventory::find`] joins them.
-pub fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
+pub(crate) fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
     let loader = sys::loader().ok().filter(|loader| starts_alone(loader))?;
     inventory(&loader.zes).ok()?.find(uuid, pci, tile)
 }
@@ -314,6 +330,8 @@ fn see(inventory: &Inventory, settings: &Settings, idle: Option<&mut Vec<String>
                 inventory.cards[card].info.pci.map(|pci| (pci.domain, pci.bus, pci.device, pci.function))
             };
             cards.sort_by_key(place);
+        } else {
+            cards.sort_by_key(|&card| inventory.cards[card].integrated);
         }
         let tiles: Vec<u32> = cards.iter().map(|&card| inventory.cards[card].tiles).collect();
         let Visible { picks, idle } = settings.visible(&tiles)?;

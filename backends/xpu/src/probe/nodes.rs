@@ -99,7 +99,7 @@ fn nothing(nodes: &[Node], said: String) -> Absence {
 /// What it means that drivers list no GPU.
 pub(crate) fn no_card(drivers: usize) -> Absence {
     match drivers {
-        0 => nothing(&nodes(), "zesDriverGet lists no driver".into()),
+        0 => nothing(&nodes(), "the loader lists no driver".into()),
         _ => missing(Layer::Probe, "Intel GPUs", format!("none among the devices of {drivers} drivers")),
     }
 }

@@ -1,5 +1,6 @@
-use super::inventory::{Card, blank};
+use super::inventory::Card;
 use super::*;
+use crate::probe::inventory::blank;
 use crate::sys::ZesDevice;
 use anyaccel_hal::{PciAddress, Uuid};
 

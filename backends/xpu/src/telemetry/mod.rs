@@ -15,9 +15,9 @@ mod meter;
 
 use crate::conv::Failed;
 use crate::probe;
-use crate::probe::inventory::list;
+use crate::probe::inventory::{Unit, list};
 use crate::sys::{self, *};
-use anyaccel_hal::{Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits, Uuid};
+use anyaccel_hal::{Fault, FaultKind, MemoryInfo, Telemetry, TelemetryLimits};
 use anyaccel_kit::Mutex;
 use meter::{Meter, Reading};
 
@@ -38,9 +38,12 @@ const ZES_ENGINE_GROUP_RENDER_ALL: u32 = 12;
 /// The sensors of a device.
 #[derive(Debug)]
 pub struct Sensors {
-    /// `None` for a device that the management side does not have.
-    found: Option<Found>,
+    /// Or why there are none.
+    found: Result<Found, &'static str>,
 }
+
+const ELSEWHERE: &str = "the device is not on the management side";
+const NOT_STARTED: &str = "this loader starts Sysman only if ZES_ENABLE_SYSMAN=1 was set before the runtime's start";
 
 #[derive(Debug)]
 struct Found {
@@ -89,11 +92,16 @@ fn of_best<T: Copy>(all: &[(T, At, u32)], tile: Option<u32>, kinds: &[u32]) -> V
 }
 
 impl Sensors {
-    /// Those of the device of the runtime with that identity, which is a tile of a card if it has a number among its tiles.
-    /// `None` if the management side has no such device.
-    pub fn find(uuid: Uuid, tile: Option<u32>) -> Option<Self> {
-        let unit = probe::join(Some(uuid), None, tile)?;
-        Some(Self::of(&sys::loader().ok()?.zes, unit.handle, unit.tile))
+    /// Those of a device of the runtime. `unit` is what it is on the management side.
+    pub(crate) fn find(unit: Option<&Unit>, device: ZeDevice) -> Self {
+        let Ok(loader) = sys::loader() else { return Self { found: Err(ELSEWHERE) } };
+        match unit {
+            Some(unit) => Self::of(&loader.zes, unit.handle, unit.tile),
+            // There the runtime's handles are those of Sysman, too.
+            None if probe::old_style() => Self::of(&loader.zes, ZesDevice(device.0), None),
+            None if !probe::fork_safe() => Self { found: Err(NOT_STARTED) },
+            None => Self { found: Err(ELSEWHERE) },
+        }
     }
 
     /// Those of a device of the management side, or of a tile of it. Reads the counters for the first time. A sensor that does not
@@ -115,17 +123,12 @@ impl Sensors {
             modules: vec![Meter::default(); found.modules.len()],
         });
         found.limits = found.ask_all();
-        Self { found: Some(found) }
-    }
-
-    /// Those of a device that is not on the management side.
-    pub const fn none() -> Self {
-        Self { found: None }
+        Self { found: Ok(found) }
     }
 
     /// How much memory the device has and has left, all processes together. `None` if the management side does not tell.
     pub fn memory(&self) -> Option<MemoryInfo> {
-        let found = self.found.as_ref()?;
+        let found = self.found.as_ref().ok()?;
         let mut info = MemoryInfo { free: Some(0), total: 0 };
         for &module in &found.modules {
             let mut state = ZesMemState::new();
@@ -138,9 +141,7 @@ impl Sensors {
     }
 
     fn found(&self, api: &'static str) -> Result<&Found, Fault> {
-        self.found
-            .as_ref()
-            .ok_or_else(|| Fault::new(FaultKind::NotReady, api).note("the device is not on the management side"))
+        self.found.as_ref().map_err(|&why| Fault::new(FaultKind::NotReady, api).note(why))
     }
 }
 
@@ -196,10 +197,10 @@ fn clocks(zes: &Zes, device: ZesDevice, tile: Option<u32>) -> Vec<ZesFreq> {
 fn modules(zes: &Zes, device: ZesDevice, tile: Option<u32>) -> Vec<ZesMem> {
     let told = each!(zes.zesDeviceEnumMemoryModules(device) as ZesMem).into_iter().filter_map(|module| {
         let told = properties!(zes.zesMemoryGetProperties(module) as ZesMemProperties)?;
-        let own = told.location == ZES_MEM_LOC_DEVICE;
-        own.then_some((module, at(told.on_subdevice, told.subdevice_id)))
+        Some((module, at(told.on_subdevice, told.subdevice_id), told.location))
     });
-    of_device(&told.collect::<Vec<_>>(), tile)
+    // What it shares with the host counts where it has none of its own.
+    of_best(&told.collect::<Vec<_>>(), tile, &[ZES_MEM_LOC_DEVICE, ZES_MEM_LOC_SYSTEM])
 }
 
 /// A code of the management side.
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_device_without_a_management_side_is_not_ready() {
-        let sensors = Sensors::none();
+        let sensors = Sensors { found: Err(ELSEWHERE) };
         assert!(sensors.limits().power);
         let answers = [
             sensors.utilization(),
