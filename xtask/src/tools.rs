@@ -1,4 +1,4 @@
-//! NVIDIA's compilers, in a virtual environment of their own.
+//! What the chores run: NVIDIA's compilers, in a virtual environment of their own, and commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -90,7 +90,7 @@ macro_rules! table {
 
             /// Which of [`Self::SYMBOLS`] the library has, in that order.
             pub fn present(&self) -> Vec<bool> {
-                vec![$(present!($need, Some(self.$name)).is_some(),)*]
+                vec![$(present!($need, self.$name).is_some(),)*]
             }
 
             /// Whether the library has that export of the table.
