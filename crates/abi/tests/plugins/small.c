@@ -307,7 +307,7 @@ static void drop_stamp(anyaccel_device *device, anyaccel_stamp stamp)
 #ifndef GARBAGE
 static char *at(const anyaccel_end *end)
 {
-    return end->kind == ANYACCEL_END_HOST ? end->host : (char *)(uintptr_t)end->place.mem + end->place.offset;
+    return end->kind == ANYACCEL_END_HOST ? end->data.host : (char *)(uintptr_t)end->data.place.mem + end->data.place.offset;
 }
 #endif
 
@@ -362,18 +362,18 @@ static uint32_t write_bytes(anyaccel_device *device, anyaccel_stream stream, any
     return ANYACCEL_OK;
 }
 
-static uint32_t host_call(anyaccel_device *device, anyaccel_stream stream, anyaccel_host_fn function,
+static uint32_t host_call(anyaccel_device *device, anyaccel_stream stream, const anyaccel_host_fn *function,
                           anyaccel_fault *fault)
 {
     (void)device;
     (void)stream;
     (void)fault;
 #ifdef ERRORS
-    function.drop(function.data);
+    function->drop(function->data);
     MAY_FAIL("host_call");
 #else
-    function.call(function.data, ANYACCEL_HOST_RUN);
-    function.drop(function.data);
+    function->call(function->data, ANYACCEL_HOST_RUN);
+    function->drop(function->data);
     return ANYACCEL_OK;
 #endif
 }
