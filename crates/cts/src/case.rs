@@ -6,7 +6,7 @@ use anyaccel_hal::Fault;
 use std::fmt;
 
 /// Which floor of the house a case examines.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The contract between engine and backend: `dyn Device` is called directly.
@@ -82,7 +82,7 @@ pub enum Stop {
 }
 
 /// A broken rule: what the suite expected and what it saw.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Failure {
     /// `H8`, or the id of a sentence of the public contract. Empty: the first rule of the case.
     pub rule: String,
@@ -215,6 +215,19 @@ impl Case {
             way: Way::Eager,
             run,
         }
+    }
+
+    /// The rule or sentence that it is about in the first place.
+    pub(crate) fn first_promise(&self) -> String {
+        match self.rules.first() {
+            Some(rule) => format!("H{rule}"),
+            None => self.sentences.first().map_or_else(String::new, |&id| id.into()),
+        }
+    }
+
+    /// A failure that nothing in the case itself has told of: a hang, the end of its process.
+    pub fn failure(&self, expected: impl Into<String>, seen: impl Into<String>) -> Failure {
+        Failure { rule: self.first_promise(), expected: expected.into(), seen: seen.into() }
     }
 
     /// This case, run at once and in further ways. Their names live as long as the table, which is made once.
