@@ -2,6 +2,7 @@
 
 use crate::env::Env;
 use crate::ways::{self, Way};
+use crate::words::differing;
 use anyaccel_hal::Fault;
 use std::fmt;
 
@@ -126,7 +127,11 @@ pub(crate) fn expect(rule: &str, held: bool, expected: &str, seen: impl fmt::Dis
 
 /// Goes on if both are equal.
 pub(crate) fn same<T: PartialEq + fmt::Debug>(rule: &str, what: &str, seen: T, expected: T) -> Outcome {
-    if seen == expected { Ok(()) } else { fail(rule, format!("{what}: {expected:?}"), format!("{seen:?}")) }
+    if seen == expected {
+        return Ok(());
+    }
+    let (seen, expected) = differing(&seen, &expected);
+    fail(rule, format!("{what}: {expected}"), seen)
 }
 
 /// Goes on if both are equal; otherwise names the first byte that differs.
@@ -161,7 +166,7 @@ pub(crate) fn errs<T>(
     match seen {
         Ok(_) => fail(rule, format!("{what}: {expected}"), "success"),
         Err(error) if right(&error) => Ok(()),
-        Err(error) => fail(rule, format!("{what}: {expected}"), format!("{error:?}")),
+        Err(error) => fail(rule, format!("{what}: {expected}"), error.to_string()),
     }
 }
 

@@ -37,6 +37,7 @@ mod runner;
 mod subject;
 pub mod subjects;
 mod ways;
+mod words;
 
 pub use case::{Capability, Case, Failure, Level, Outcome, Stop};
 pub use cases::all;
