@@ -4,6 +4,7 @@ use crate::case::{Capability, Case, Outcome, expect, refused, same, same_bytes};
 use crate::env::Env;
 use crate::lab::{Lab, Region, Stream, bytes};
 use crate::random::Random;
+use crate::words::plain;
 use anyaccel_hal::{End, FaultKind, GraphExec, GraphNode, Graphs, HostFn, HostStatus, Op, Pattern, Written};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -182,7 +183,7 @@ fn host_functions(env: &Env) -> Outcome {
     for (round, calls) in seen.chunks(4).enumerate() {
         let ran = calls.iter().all(|&(_, status)| status == HostStatus::Run);
         let ends = (calls[0].0, calls[3].0) == (0, 3);
-        expect("H31", ran && ends, &format!("replay {round} to call 0 first and 3 last"), format!("{calls:?}"))?;
+        expect("H31", ran && ends, &format!("replay {round} to call 0 first and 3 last"), plain(&calls))?;
     }
     expect("H31", Arc::strong_count(&alive) > 1, "functions to live as long as their graph", "they are gone")?;
     destroy(graphs, graph);
