@@ -51,6 +51,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef ANYACCEL_PLUGIN_H
+#error "anyaccel.h is for users of devices and plugin.h for their makers: one file includes one of them"
+#endif
+
 #ifdef __cplusplus
 #define ANYACCEL_NOEXCEPT noexcept
 #else
