@@ -3,7 +3,7 @@
 use crate::call::{exports, put};
 use crate::context::current;
 use crate::graph::unsafe_call;
-use crate::kernel::Launch;
+use crate::kernel;
 use crate::module;
 use crate::stream::{self, Work};
 use anyaccel_cuda::sys::*;
@@ -116,7 +116,7 @@ exports! {
         if !extra.is_null() || function.ordinal != here.ordinal {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let launch = Launch::new(&function, [gx, gy, gz], [bx, by, bz], shared, params)?;
+        let launch = kernel::launch(&function, [gx, gy, gz], [bx, by, bz], shared, params)?;
         stream.enqueue(Work::Launch(Arc::new(launch)))
     }
 }
