@@ -20,6 +20,8 @@ pub(crate) struct Card {
     pub(crate) lost: AtomicBool,
     /// Nanoseconds that its engines worked: compute, copy.
     pub(crate) busy: [AtomicU64; 2],
+    /// Bytes that its copies read and wrote.
+    pub(crate) moved: AtomicU64,
 }
 
 /// Bytes of the identity of a card, or of a tile of it.
@@ -52,8 +54,17 @@ pub(crate) struct Failure {
 }
 
 /// What a driver may lack.
-pub(crate) const FEATURES: &[&str] =
-    &["in_order", "virtual_memory", "host_function", "graph", "sysman", "sysman_late", "fp16"];
+pub(crate) const FEATURES: &[&str] = &[
+    "in_order",
+    "virtual_memory",
+    "host_function",
+    "graph_exp",
+    "graph_ext",
+    "import",
+    "sysman",
+    "sysman_late",
+    "fp16",
+];
 
 /// Everything that the variables say.
 pub(crate) struct Config {
@@ -71,10 +82,10 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Whether the driver has one of [`FEATURES`].
+    /// Whether the driver has one of [`FEATURES`]; it lacks all that begin with what it was told to lack.
     pub(crate) fn has(&self, feature: &str) -> bool {
         debug_assert!(FEATURES.contains(&feature));
-        self.without.iter().all(|other| other != feature)
+        self.without.iter().all(|lacking| !feature.starts_with(lacking.as_str()))
     }
 
     pub(crate) fn in_order(&self) -> bool {
@@ -116,13 +127,19 @@ fn read() -> Config {
         peers: text("PEERS").as_deref() != Some("0"),
         timer: timer(&text("TIMER").unwrap_or_default()),
         host_memory: text("HOST_MEMORY").and_then(|bytes| bytes.parse().ok()).unwrap_or(u64::MAX),
-        without: text("WITHOUT").unwrap_or_default().split(',').map(str::to_owned).collect(),
+        without: text("WITHOUT")
+            .unwrap_or_default()
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
         failures: text("FAIL").unwrap_or_default().split(',').filter_map(failure).collect(),
         log,
     }
 }
 
-fn card(text: &str, place: u32, memory: u64) -> Card {
+/// A card, as the variable says it.
+pub(crate) fn card(text: &str, place: u32, memory: u64) -> Card {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default().to_owned();
     let marks: Vec<&str> = parts.collect();
@@ -137,6 +154,7 @@ fn card(text: &str, place: u32, memory: u64) -> Card {
         used: (0..tiles).map(|_| AtomicU64::new(0)).collect(),
         lost: AtomicBool::new(false),
         busy: [AtomicU64::new(0), AtomicU64::new(0)],
+        moved: AtomicU64::new(0),
     }
 }
 

@@ -13,6 +13,7 @@ const NEWER: &[(&str, (u32, u32))] = &[
     ("zesDeviceGet", (1, 5)),
     ("zeCommandListHostSynchronize", (1, 6)),
     ("zeDeviceGetRootDevice", (1, 7)),
+    ("zesDeviceGetSubDevicePropertiesExp", (1, 9)),
     ("zeCommandListIsImmediate", (1, 9)),
     ("zeCommandListImmediateAppendCommandListsExp", (1, 9)),
     ("zeInitDrivers", (1, 10)),
@@ -20,7 +21,7 @@ const NEWER: &[(&str, (u32, u32))] = &[
 ];
 
 /// Functions of extensions, which have no names in any loader that is meant here.
-const BY_ADDRESS: &[&str] = &["Graph"];
+const BY_ADDRESS: &[&str] = &["Graph", "zex"];
 
 /// What the fake is installed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

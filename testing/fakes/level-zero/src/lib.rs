@@ -24,7 +24,7 @@
 //! | `ANYACCEL_FAKE_ZE_HIERARCHY` | `COMPOSITE`: of a driver that isn't flat unless told | `FLAT` |
 //! | `ANYACCEL_FAKE_ZE_PEERS` | 0: cards don't reach each other | 1 |
 //! | `ANYACCEL_FAKE_ZE_TIMER` | `frequency:bits:kernel bits:start` of the timer | 19200000:36:32:0 |
-//! | `ANYACCEL_FAKE_ZE_WITHOUT` | what it lacks: `in_order`, `virtual_memory`, `host_function`, `graph`, `sysman`, `fp16`, and `sysman_late`, for a Sysman that doesn't start after the runtime | |
+//! | `ANYACCEL_FAKE_ZE_WITHOUT` | what it lacks: `in_order`, `virtual_memory`, `host_function`, `import`, `graph_exp`, `graph_ext`, `sysman`, `fp16`, and `sysman_late`, for a Sysman that doesn't start after the runtime | |
 //! | `ANYACCEL_FAKE_ZE_FAIL` | `call:n:code,...`: the n-th call of that name fails; `call:all:code`: all; `*`: of any name | |
 //! | `ANYACCEL_FAKE_ZE_LOG` | a file that gets a line for each call | |
 //!

@@ -10,6 +10,7 @@ use crate::memory::{self, Memory};
 use crate::queue::Fence;
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A function of a host's that a queue calls.
 pub(crate) type HostFunction = unsafe extern "C" fn(*mut c_void);
@@ -166,5 +167,6 @@ fn copy(memory: &Memory, device: &Device, dst: u64, src: u64, len: u64) -> Resul
     // SAFETY: both ranges are memory that the registry knows, or a host's that the caller vouches for; callers keep it until
     // the copy has ended. They may be the same range, so the copy is one that allows overlap.
     unsafe { std::ptr::copy(src as usize as *const u8, dst as usize as *mut u8, len as usize) };
+    device.card.moved.fetch_add(len, Ordering::Relaxed);
     Ok(())
 }

@@ -1,25 +1,5 @@
 /* Uses the driver as any program in C would, through whichever loader it is linked with: memory, copies, events, a kernel. */
-#include <level_zero/ze_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define TRY(call)                                                        \
-    do {                                                                 \
-        ze_result_t result = (call);                                     \
-        if (result != ZE_RESULT_SUCCESS) {                               \
-            fprintf(stderr, "line %d: %s: 0x%x\n", __LINE__, #call, result); \
-            return 1;                                                    \
-        }                                                                \
-    } while (0)
-
-#define CHECK(truth)                                                \
-    do {                                                            \
-        if (!(truth)) {                                             \
-            fprintf(stderr, "line %d: not so: %s\n", __LINE__, #truth); \
-            return 1;                                               \
-        }                                                           \
-    } while (0)
+#include "try.h"
 
 int main(int count, char **args) {
     CHECK(count == 2);
