@@ -75,8 +75,7 @@ impl Bare {
             mode: ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
             ..ZeCommandQueueDesc::new()
         };
-        let pool_desc =
-            ZeEventPoolDesc { flags: ZE_EVENT_POOL_FLAG_HOST_VISIBLE, count: 2, ..ZeEventPoolDesc::new() };
+        let pool_desc = ZeEventPoolDesc { flags: ZE_EVENT_POOL_FLAG_HOST_VISIBLE, count: 2, ..ZeEventPoolDesc::new() };
         let event_desc = |index| ZeEventDesc {
             index,
             signal: ZE_EVENT_SCOPE_FLAG_HOST,
