@@ -1,4 +1,8 @@
-//! The built-in kernels: programs of PTX, loaded when one is first launched.
+//! The built-in kernels: programs of PTX.
+//!
+//! All are loaded when the device is opened. Loading code may wait for the device, as a driver's documentation of lazy loading
+//! says, and a launch must not (H5): the device could be waiting for what the launching thread does next. The price is paid
+//! once a machine, for the driver keeps what it compiled.
 //!
 //! A built-in's handle is its number: handles of loaded kernels have a generation above 0 in their upper half, so they
 //! never meet.
@@ -44,6 +48,16 @@ impl Builtins {
             modules: Mutex::new(Vec::new()),
             // One more, at 0, for `write`.
             functions: (0..=highest).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// Loads all. What does not load is tried again, and says why, when it is launched. The context is current.
+    pub(crate) fn load_all(&self, context: &Arc<Context>) {
+        let _write = self.write(context);
+        if self.able {
+            for builtin in Program::ALL.iter().filter_map(|program| program.builtins().next()) {
+                let _function = self.function(context, builtin);
+            }
         }
     }
 

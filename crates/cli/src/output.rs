@@ -8,7 +8,8 @@
 //!
 //! `println!` and `eprintln!` panic where writing fails, so nothing here uses them.
 
-use serde::Serialize;
+use crate::watched::{self, Told};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
@@ -21,7 +22,7 @@ pub(crate) struct Failure {
 }
 
 /// What failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
     /// The command line makes no sense.
@@ -41,6 +42,11 @@ pub(crate) enum Class {
 impl Failure {
     pub(crate) fn new(class: Class, message: impl AsRef<str>) -> Self {
         Self { class, message: one_line(message.as_ref()) }
+    }
+
+    /// The sentence.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     fn exit_code(&self) -> u8 {
@@ -80,13 +86,26 @@ struct ErrorBody<'a> {
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
+    /// Whether it goes to the process that watches this one.
+    watched: bool,
     reader_left: bool,
     document_written: bool,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, reader_left: false, document_written: false }
+        Self { json, watched: false, reader_left: false, document_written: false }
+    }
+
+    /// The output of a process that is watched: the other one prints it.
+    ///
+    /// # Errors
+    /// Nobody watches.
+    pub(crate) fn watched(json: bool) -> Result<Self, Failure> {
+        let nobody =
+            |error| Failure::new(Class::Output, format!("standard input is not what tells another process: {error}"));
+        watched::open().map_err(nobody)?;
+        Ok(Self { watched: true, ..Self::new(json) })
     }
 
     /// Whether the command prints a document instead of text.
@@ -97,6 +116,10 @@ impl Output {
     /// Writes text, all at once.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         if self.reader_left {
+            return Ok(());
+        }
+        if self.watched {
+            watched::tell(&Told::Text(text.to_owned()));
             return Ok(());
         }
         let mut stdout = io::stdout().lock();
@@ -132,6 +155,13 @@ impl Output {
 
     /// Says what failed, if something did, and chooses the exit code.
     pub(crate) fn finish(mut self, result: Result<(), Failure>) -> ExitCode {
+        if self.watched {
+            if let Err(Failure { class, message }) = result {
+                watched::tell(&Told::Failed(class, message));
+            }
+            watched::tell(&Told::End);
+            return ExitCode::SUCCESS;
+        }
         let Err(failure) = result else { return ExitCode::SUCCESS };
         error_line(&failure.message);
         if self.json && !self.document_written {
@@ -141,6 +171,11 @@ impl Output {
         }
         ExitCode::from(failure.exit_code())
     }
+}
+
+/// A line on standard error that is no failure.
+pub(crate) fn note(message: &str) {
+    error_line(&one_line(message));
 }
 
 fn error_line(message: &str) {

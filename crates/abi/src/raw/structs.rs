@@ -1,8 +1,8 @@
 //! The structs of the ABI that carry data.
 
-use super::{DeviceTable, DriverTable, abi_struct};
+use super::{DeviceTable, DriverTable, abi_struct, abi_union};
 use std::ffi::{c_char, c_void};
-use std::fmt;
+use std::mem::MaybeUninit;
 
 /// A driver of a plugin: what is behind its pointer is the plugin's own.
 #[derive(Debug)]
@@ -201,8 +201,16 @@ abi_struct! {
     End = "anyaccel_end" {
         /// `END_...`.
         kind: u32,
-        /// 0.
-        reserved: u32,
+        /// Padding.
+        unset: MaybeUninit<u32>,
+        /// The rest.
+        data: EndData,
+    }
+}
+
+abi_union! {
+    /// What an end is, by its kind.
+    EndData {
         /// Where in device or pinned memory.
         place: Place,
         /// Where in host memory.
@@ -223,18 +231,46 @@ abi_struct! {
 }
 
 abi_struct! {
+    /// An argument that is device memory.
+    ArgPlace = "anyaccel_arg_place" {
+        /// Where it begins.
+        place: Place,
+        /// Bytes.
+        len: u64,
+    }
+}
+
+abi_struct! {
+    /// An argument that is a value.
+    ArgBytes = "anyaccel_arg_bytes" {
+        /// Where it is.
+        data: *const c_void,
+        /// Bytes.
+        len: usize,
+    }
+}
+
+abi_union! {
+    /// What an argument is, by its kind.
+    ArgData {
+        /// Of `ARG_PLACE`.
+        place: ArgPlace,
+        /// Of `ARG_BYTES`.
+        bytes: ArgBytes,
+        /// Bytes of `ARG_LOCAL`.
+        local: usize,
+    }
+}
+
+abi_struct! {
     /// An argument of a kernel.
     Arg = "anyaccel_arg" {
         /// `ARG_...`.
         kind: u32,
-        /// 0.
-        reserved: u32,
-        /// Where in device memory.
-        place: Place,
-        /// A value.
-        bytes: *const c_void,
-        /// Bytes.
-        len: u64,
+        /// Padding.
+        unset: MaybeUninit<u32>,
+        /// The rest.
+        data: ArgData,
     }
 }
 
@@ -370,25 +406,19 @@ abi_struct! {
     }
 }
 
-/// What an operation carries, by its kind.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union OpData {
-    /// Of `OP_COPY`.
-    pub copy: OpCopy,
-    /// Of `OP_FILL`.
-    pub fill: OpFill,
-    /// Of `OP_WRITE`.
-    pub write: OpWrite,
-    /// Of `OP_HOST_CALL`.
-    pub host_call: HostFn,
-    /// Of `OP_LAUNCH`.
-    pub launch: OpLaunch,
-}
-
-impl fmt::Debug for OpData {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpData")
+abi_union! {
+    /// What an operation carries, by its kind.
+    OpData {
+        /// Of `OP_COPY`.
+        copy: OpCopy,
+        /// Of `OP_FILL`.
+        fill: OpFill,
+        /// Of `OP_WRITE`.
+        write: OpWrite,
+        /// Of `OP_HOST_CALL`.
+        host_call: HostFn,
+        /// Of `OP_LAUNCH`.
+        launch: OpLaunch,
     }
 }
 

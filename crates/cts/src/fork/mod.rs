@@ -20,6 +20,7 @@ use crate::cases::Bent;
 use crate::env::{Env, MEMORY};
 use crate::subject::{Ask, Subject};
 use crate::subjects;
+use crate::words::plain;
 use anyaccel_hal::{Driver, Kind};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -166,7 +167,7 @@ pub(crate) fn decode(line: &str) -> Outcome {
         ["ok"] => Ok(()),
         ["skip", reason] => skip(reason),
         ["fail", rule, expected, seen] => fail(rule, expected, seen),
-        _ => fail("", "an outcome", format!("{line:?}")),
+        _ => fail("", "an outcome", plain(&line)),
     }
 }
 

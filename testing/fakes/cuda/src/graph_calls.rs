@@ -48,6 +48,7 @@ fn set_of(params: &CUDA_MEMSET_NODE_PARAMS_v1) -> Result<Work> {
 
 unsafe fn launch_of(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> Result<Work> {
     let function = module::function(params.func)?;
+    function.load();
     let (groups, threads) = (params.gridDim, params.blockDim);
     // SAFETY: the interface asks for as many parameters as the function has.
     let launch = unsafe { Launch::new(&function, groups, threads, params.sharedMemBytes, params.kernelParams) }?;

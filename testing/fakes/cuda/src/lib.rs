@@ -6,7 +6,7 @@
 //! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`kernel`).
 //!
 //! Where the real driver leaves room the fake takes the strict side: a call without the right context fails, memory that is
-//! freed waits for the device, one blocked host function blocks all others, handles are checked.
+//! freed and code that is loaded wait for the device, one blocked host function blocks all others, handles are checked.
 //!
 //! What it is like is said by variables, read once:
 //!
