@@ -92,7 +92,7 @@ impl Context {
     #[cold]
     pub(crate) fn lost_fault(&self) -> Fault {
         match *self.first.lock() {
-            Some(failed) => failed.fault(),
+            Some(failed) => Fault { kind: FaultKind::DeviceLost, ..failed.fault() },
             None => Fault::new(FaultKind::DeviceLost, "device"),
         }
     }
@@ -108,6 +108,13 @@ impl Context {
         if !is_lost(failed.code) {
             return failed.fault();
         }
+        self.lose(failed);
+        self.lost_fault()
+    }
+
+    /// The device is gone for good.
+    #[cold]
+    pub(crate) fn lose(&self, failed: Failed) {
         let mut first = self.first.lock();
         let news = first.is_none();
         first.get_or_insert(failed);
@@ -116,7 +123,6 @@ impl Context {
         if news {
             self.cancel_functions();
         }
-        self.lost_fault()
     }
 
     /// The same for a call that concerns all devices of the driver: another's loss is not this one's.

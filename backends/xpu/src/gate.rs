@@ -17,7 +17,11 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn open(&self) -> Result<(), crate::Failed> {
-        if self.open.swap(true, Ordering::AcqRel) { Ok(()) } else { self.event.signal() }
+        if self.open.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        // One that was refused can be asked again.
+        self.event.signal().inspect_err(|_| self.open.store(false, Ordering::Release))
     }
 }
 

@@ -21,20 +21,35 @@ pub(crate) struct Job {
     function: HostFn,
     status: HostStatus,
     then: Arc<Event>,
+    context: Arc<Context>,
 }
+
+/// How often a signal is tried that a stream can't go on without.
+const TRIES: usize = 8;
 
 /// Runs a job, on a thread that may block.
 pub(crate) fn run(job: Job) {
-    let Job { mut function, status, then } = job;
+    let Job { mut function, status, then, context } = job;
     function.call(status);
     drop(function);
-    // It fails on a device that is lost, where nothing waits.
-    let _signalled = then.signal();
+    let mut signalled = then.signal();
+    for _ in 1..TRIES {
+        if signalled.is_ok() || context.is_lost() {
+            return;
+        }
+        std::thread::yield_now();
+        signalled = then.signal();
+    }
+    if let Err(failed) = signalled {
+        // Its stream never goes on, which is as good as lost.
+        context.lose(failed);
+    }
 }
 
 /// Hands a job to a callback thread; runs it here, as cancelled, once those have been told to end.
-fn hand(context: &Context, job: Job) {
-    if let Err(job) = context.callbacks.push(job) {
+fn hand(job: Job) {
+    let callbacks = Arc::clone(&job.context.callbacks);
+    if let Err(job) = callbacks.push(job) {
         run(Job { status: HostStatus::Cancelled, ..job });
     }
 }
@@ -135,9 +150,13 @@ impl Functions {
         let began = first.is_some();
         if let Some(Waiting { function, back, turn }) = first {
             drop(turn);
-            hand(&self.context, Job { function, status: HostStatus::Run, then: back });
+            self.hand(function, HostStatus::Run, back);
         }
         Look { began, more }
+    }
+
+    fn hand(&self, function: HostFn, status: HostStatus, then: Arc<Event>) {
+        hand(Job { function, status, then, context: Arc::clone(&self.context) });
     }
 
     /// Asks whether the device lives.
@@ -151,7 +170,7 @@ impl Cancel for Functions {
     fn cancel(&self) {
         let waiting = std::mem::take(&mut self.queue.lock().waiting);
         for Waiting { function, back, .. } in waiting {
-            hand(&self.context, Job { function, status: HostStatus::Cancelled, then: back });
+            self.hand(function, HostStatus::Cancelled, back);
         }
     }
 }
