@@ -282,9 +282,7 @@ pub extern "C" fn anyaccel_stream_synchronize(stream: anyaccel_stream) -> anyacc
 /// Makes later work of a stream wait for what is enqueued on another now. It may be on another device.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_wait_stream(stream: anyaccel_stream, other: anyaccel_stream) -> anyaccel_result {
-    call(|| {
-        Ok(stream_of(stream)?.wait_stream(&*stream_of(other)?)?)
-    })
+    call(|| Ok(stream_of(stream)?.wait_stream(&*stream_of(other)?)?))
 }
 
 /// The vendor's stream (a CUstream, a cl_command_queue); 0 where there is none. Valid while the stream lives.

@@ -138,6 +138,14 @@ fn children_of_fork_get_the_one_error_where_the_kind_cannot() {
     run(&compile("fork", &["-DONCE"]), &[("ANYACCEL_BACKEND", "once"), ("ANYACCEL_PLUGINS", plugin), ("FORK", "once")]);
 }
 
+/// Memory that only objects name has no addresses to give out.
+#[test]
+fn devices_without_addresses_refuse() {
+    let plugin = plugin::small(env!("CARGO_TARGET_TMPDIR"), "capi_objects", &["NAME=\"objects\"", "PLACES=128"]);
+    let plugin = plugin.to_str().expect("a plain path");
+    run(&compile("objects", &[]), &[("ANYACCEL_BACKEND", "objects"), ("ANYACCEL_PLUGINS", plugin)]);
+}
+
 #[test]
 fn without_a_device_every_call_says_so() {
     let absent = compile("absent", &[]);

@@ -153,6 +153,14 @@ int main(void) {
     OK(anyaccel_free(outside));
     REFUSED(ANYACCEL_ERROR_HANDLE, "no live memory pool", anyaccel_pool_begin(nobody));
     REFUSED(ANYACCEL_ERROR_HANDLE, "no live memory pool", anyaccel_pool_end(nobody));
+    anyaccel_memory_stats stats = {.struct_size = sizeof stats};
+    OK(anyaccel_get_memory_stats(0, &stats));
+    int64_t reserved = stats.reserved_bytes.all.current;
+    OK(anyaccel_pool_empty_cache(mine));
+    OK(anyaccel_pool_empty_cache(nobody));
+    OK(anyaccel_get_memory_stats(0, &stats));
+    CHECK(stats.reserved_bytes.all.current == reserved - (20 << 20));
+    OK(anyaccel_pool_empty_cache(OWN));
     OK(anyaccel_pool_destroy(mine));
     REFUSED(ANYACCEL_ERROR_HANDLE, "no live memory pool", anyaccel_pool_destroy(mine));
     REFUSED(ANYACCEL_ERROR_ARGUMENT, "pool: NULL", anyaccel_pool_create(0, NULL));
