@@ -41,6 +41,8 @@ mod device_calls;
 mod driver_calls;
 mod event;
 mod graph;
+#[cfg(test)]
+mod hammer;
 mod install;
 mod kernel;
 mod kernel_calls;
