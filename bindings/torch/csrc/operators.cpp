@@ -137,7 +137,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     download_exactly(to, from);
     return;
   }
-  if (!direct) {
+  if (!direct || (!pinned && !to.is_non_overlapping_and_dense())) {
     auto image = make_image(from, Room::Pinned);
     download(image, from);
     wait(stream);
@@ -148,6 +148,17 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
   if (!pinned || !non_blocking) {
     wait(stream);
   }
+}
+
+at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  const at::Tensor element = at::detail::empty_cpu({}, self.scalar_type());
+  element.fill_(value);
+  fill_elements(self, element);
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  return fill_scalar(self, 0);
 }
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& to, bool non_blocking) {
@@ -227,6 +238,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", &at::native::unfold);
   m.impl("view_as_real", &at::native::view_as_real);
   m.impl("view_as_complex", &at::native::view_as_complex);
+  m.impl("fill_.Scalar", &fill_scalar);
+  m.impl("zero_", &zero_);
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &local_scalar_dense);
