@@ -202,6 +202,15 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   record_use(self.storage().data_ptr(), stream);
 }
 
+// Whether `tensor.data = other` may change what the tensor is. With it Module.to() keeps a module's parameters the objects that
+// they are, which optimizers hold.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto is_plain = [](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && !tensor.is_quantized() && (tensor.is_cpu() || tensor.device().type() == kDevice);
+  };
+  return is_plain(self) && is_plain(from);
+}
+
 // PyTorch's operator for devices that bring their own convolution; the CPU's kernel for it refuses.
 void convolution(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   static const auto cpu = find_operator("aten::convolution", "");
@@ -231,6 +240,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Tensor", &at::native::set_tensor_);
   m.impl("set_", &set_nothing);
   m.impl("is_set_to", &at::native::is_set_to);
+  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
   m.impl("record_stream", &record_stream);
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
   m.impl("view", &at::native::view);
