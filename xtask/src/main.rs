@@ -26,6 +26,8 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Installs the oldest and the newest NVRTC for tests, as `ptx` does, and prints their files.
+    Nvrtc,
     /// Compiles the built-in kernels from OpenCL C to the SPIR-V of this tree, and validates it.
     ///
     /// Needs Debian 12's clang-15, llvm-spirv-15 and spirv-tools, and no GPU.
@@ -39,6 +41,9 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ptx { check } => ptx::run(check),
+        Chore::Nvrtc => tools::install().map(|tools| {
+            println!("{}\n{}", tools.nvrtc.display(), tools.nvrtc_13.display());
+        }),
         Chore::Spirv { check } => spirv::run(check),
     };
     match done {

@@ -12,9 +12,8 @@ const CHIPS_13: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
 
 /// Compiles every program, and writes it to its file or compares it with that. Every one has to assemble.
 pub(crate) fn run(check: bool) -> Result<(), String> {
-    let root = tools::root()?;
-    let target = tools::target(root);
-    let tools = tools::install(&target)?;
+    let (root, target) = (tools::root()?, tools::target()?);
+    let tools = tools::install()?;
     let nvrtc = Nvrtc::load(&tools.nvrtc)?;
     let mut stale = Vec::new();
     for &program in Program::ALL {

@@ -1,6 +1,6 @@
 //! From OpenCL C to the SPIR-V of this tree.
 
-use crate::tools::{self, target};
+use crate::tools;
 use anyaccel_kernels::device::{opencl, spirv};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const ENVIRONMENT: &str = "opencl2.1";
 /// Compiles every module, and writes it to its file or compares it with that. Every one has to be valid.
 pub(crate) fn run(check: bool) -> Result<(), String> {
     let root = tools::root()?;
-    let folder = target(root).join("xtask");
+    let folder = tools::target()?.join("xtask");
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut stale = Vec::new();
     for &module in spirv::Module::ALL {

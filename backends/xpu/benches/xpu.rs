@@ -97,7 +97,8 @@ impl Bare {
             ze.zeCommandListCreateImmediate(context, device, &raw const queue_desc, &raw mut list).expect("a list");
             ze.zeEventPoolCreate(context, &raw const pool_desc, 0, ptr::null_mut(), &raw mut pool).expect("a pool");
             for (index, event) in [&mut hold, &mut mark].into_iter().enumerate() {
-                ze.zeEventCreate(pool, &raw const event_desc(index as u32), ptr::from_mut(event)).expect("an event");
+                let desc = event_desc(index as u32);
+                ze.zeEventCreate(pool, &raw const desc, ptr::from_mut(event)).expect("an event");
             }
             ze.zeModuleCreate(context, device, &raw const module_desc, &raw mut module, &raw mut log).expect("code");
             ze.zeKernelCreate(module, &raw const kernel_desc, &raw mut kernel).expect("a kernel");

@@ -17,11 +17,13 @@
 //! | `graph` | native graphs, where the driver records and replays |
 //! | `telemetry` | sensors |
 //!
-//! A stream is an immediate command list in order; drivers older than that are told the order by barriers. Devices are counted as
-//! the runtime counts them: the driver reads `ZE_AFFINITY_MASK` and `ZE_FLAT_DEVICE_HIERARCHY`, and cards hide the GPUs inside of
-//! processors.
+//! A stream is an immediate command list in order; drivers older than that are told the order by barriers.
 //!
-//! `ANYACCEL_ZE_LIBRARY` names the file to load as the loader.
+//! Counting and naming ask Sysman, the management side, and start nothing where the loader starts it alone. Devices are counted as
+//! the runtime counts them: by `ZE_AFFINITY_MASK`, `ZE_FLAT_DEVICE_HIERARCHY` and `ZE_ENABLE_PCI_ID_DEVICE_ORDER`, which are the
+//! driver's own, and cards hide the GPUs inside of processors. The two sides are joined by identity.
+//!
+//! `ANYACCEL_ZE_LIBRARY` names the file to load as the loader. With one older than `zesInit` sensors need `ZES_ENABLE_SYSMAN=1`.
 
 mod builtin;
 mod context;

@@ -155,6 +155,20 @@ impl Buffer {
         self.block.as_ref()
     }
 
+    /// A handle of a block that others may have handles of.
+    #[inline]
+    pub(crate) fn of_block(runtime: Runtime, block: Arc<Block>) -> Self {
+        Self { runtime, device: block.port.device, len: block.len, block: Some(block) }
+    }
+
+    pub(crate) fn empty(runtime: Runtime, device: Device) -> Self {
+        Self { runtime, device, len: 0, block: None }
+    }
+
+    pub(crate) fn into_block(self) -> Option<Arc<Block>> {
+        self.block
+    }
+
     /// Its bytes, once all work on this thread's current stream of its device has ended.
     ///
     /// # Errors

@@ -157,6 +157,14 @@ pub enum Error {
         /// The device.
         device: Device,
     },
+    /// An address that lies in no memory that was given out by address.
+    #[error("{addr:#x} lies in no live {what}: it was freed already, or never given out by address.")]
+    UnknownAddress {
+        /// What was looked for.
+        what: &'static str,
+        /// The address.
+        addr: u64,
+    },
     /// An event recorded on a stream of another device than before.
     #[error("Event device {event} does not match recording stream's device {stream}.")]
     EventDevice {

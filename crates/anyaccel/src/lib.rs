@@ -57,6 +57,7 @@ mod plugins;
 mod port;
 mod properties;
 pub mod random;
+mod raw;
 mod runtime;
 mod stream;
 mod typed;
@@ -76,7 +77,7 @@ pub use anyaccel_engine::history::{Action as HistoryAction, ContextLevel, StackF
 pub use anyaccel_hal::{
     self as hal, Check, DType, DTypeSet, DeviceInfo, Format, KernelArg, Kind, Launch, Layer, Probe, Verdict, WorkGroup,
 };
-pub use anyaccel_snapshot::Snapshot;
+pub use anyaccel_snapshot::{Event as SnapshotEvent, FrameId as SnapshotFrame, Snapshot};
 pub use buffer::{Buffer, BufferSlice, PinnedBuffer};
 pub use deferred::{DEFERRED_LIMIT, DeferKey};
 pub use device::{Device, DeviceArg};
@@ -93,6 +94,7 @@ pub use linked::{Constructor, register_backend};
 pub use memory::{HostMemoryStats, MemPool, MemPoolGuard, MemoryStats};
 pub use plugins::{PluginReport, load_plugin, plugins};
 pub use properties::DeviceCapability;
+pub use raw::{MemoryFacts, PinnedAt};
 pub use runtime::{Runtime, RuntimeBuilder};
 pub use stream::{Stream, StreamOptions};
 pub use typed::{Element, TypedBuffer, TypedSlice};

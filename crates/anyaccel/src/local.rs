@@ -149,6 +149,12 @@ pub(crate) fn set_stream(key: Key, alive: impl FnOnce() -> Weak<Core>, lane: Lan
     drop(before);
 }
 
+/// Makes a stream the current one of its device, and returns the one before; `None` is the default one.
+#[inline]
+pub(crate) fn exchange_stream(key: Key, alive: impl FnOnce() -> Weak<Core>, lane: LaneRef) -> Option<LaneRef> {
+    write(key, alive, |entry| entry.place(lane.ordinal).replace(lane)).flatten()
+}
+
 /// What was current before a stream was entered.
 #[derive(Default)]
 pub(crate) struct Before {

@@ -411,6 +411,24 @@ impl MemPool {
         self.port.cache.begin_pool(self.id, Scope::Thread(std::thread::current().id())).map_err(Error::Pool)?;
         Ok(MemPoolGuard { pool: self, _not_send: PhantomData })
     }
+
+    /// [`MemPool::enter`] for callers that can't keep a guard: lasts until [`MemPool::end`], or as long as the pool is kept.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin(&self) -> Result<()> {
+        self.enter().map(std::mem::forget)
+    }
+
+    /// Ends the scope that [`MemPool::begin`] began.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] if the pool has no scope; [`Error::StaleHandle`].
+    pub fn end(&self) -> Result<()> {
+        self.runtime.check_handle("MemPool.end", "memory pool")?;
+        self.port.cache.end_pool(self.id).map_err(Error::Pool)?;
+        self.port.cache.release_pool(self.id).map_err(Error::Pool)
+    }
 }
 
 impl Drop for MemPool {

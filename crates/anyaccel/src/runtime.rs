@@ -12,6 +12,7 @@ use crate::local;
 use crate::memory::MemoryRules;
 use crate::plugins;
 use crate::random::Seeds;
+use crate::raw::Addresses;
 use anyaccel_hal::{Driver, Kind};
 use std::fmt;
 use std::ops::Deref;
@@ -35,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) memory: Fenced<Arc<MemoryRules>>,
     pub(crate) captures: Captures,
     pub(crate) seeds: Seeds,
+    /// Memory that was given out by address.
+    pub(crate) addresses: Fenced<Addresses>,
 }
 
 impl Core {
@@ -52,6 +55,7 @@ impl Core {
             memory: Fenced::new(Arc::default()),
             captures: Captures::default(),
             seeds: if id == 0 { Seeds::inherit() } else { Seeds::default() },
+            addresses: Fenced::new(Addresses::default()),
         }
     }
 }
@@ -347,6 +351,29 @@ impl Runtime {
                 Ok(DeviceIndexGuard::enter(self, ordinal))
             }
         }
+    }
+
+    /// Makes a device current on this thread, and returns the one that was. Any negative index changes nothing and starts
+    /// nothing; else starts.
+    ///
+    /// # Errors
+    /// As [`Runtime::set_device_index`].
+    #[inline]
+    pub fn exchange_device_index(&self, index: i64) -> Result<u32> {
+        if index < 0 {
+            return self.current_device_index();
+        }
+        let ordinal = self.resolve("exchange_device_index", DeviceArg::Index(index))?;
+        Ok(local::exchange_device(self.core.key(), || self.weak(), ordinal))
+    }
+
+    /// Starts the runtime unless it has started. Never needed: what touches a device starts it.
+    ///
+    /// # Errors
+    /// [`Error::NoAccelerator`], [`Error::UnknownBackend`], [`Error::Settings`], [`Error::StartFailed`],
+    /// [`Error::ForkedChild`].
+    pub fn ensure_started(&self) -> Result<()> {
+        self.live("ensure_started").map(|_live| ())
     }
 
     /// The old name of [`Runtime::set_device_index`].

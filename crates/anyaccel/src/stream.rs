@@ -102,7 +102,16 @@ impl Runtime {
         if device_type != current {
             return Err(Error::StreamKind { given: device_type, current });
         }
-        let port = self.port(call, DeviceArg::Index(device_index.into()))?;
+        self.stream_at(device_index, stream_id)
+    }
+
+    /// The stream with that id on a device of this runtime. May start the runtime.
+    ///
+    /// # Errors
+    /// [`Error::UnknownStream`], and as [`Runtime::stream`].
+    #[inline]
+    pub fn stream_at(&self, device_index: u32, stream_id: u64) -> Result<Stream> {
+        let port = self.port("Stream", DeviceArg::Index(device_index.into()))?;
         match port.lanes.by_id(port, stream_id)? {
             Some(lane) => Ok(Stream { runtime: self.clone(), lane }),
             None => Err(Error::UnknownStream { id: stream_id, device: port.device }),
@@ -188,6 +197,27 @@ impl Runtime {
         }
         local::set_stream(self.core.key(), || self.weak(), stream.lane.clone());
         Ok(())
+    }
+
+    /// Makes a stream the current one of its device on this thread, and returns the one that was. The current device stays.
+    ///
+    /// # Errors
+    /// As [`Runtime::set_stream`].
+    #[inline]
+    pub fn exchange_stream(&self, stream: &Stream) -> Result<Stream> {
+        if !self.same(&stream.runtime) {
+            return Err(self.foreign_stream(stream));
+        }
+        let call = "exchange_stream";
+        self.check_generation(call, "stream")?;
+        let lane = match local::exchange_stream(self.core.key(), || self.weak(), stream.lane.clone()) {
+            Some(lane) => lane,
+            None => {
+                let port = self.live(call)?.port(stream.lane.ordinal)?;
+                port.lanes.default(port)?
+            }
+        };
+        Ok(Stream { runtime: self.clone(), lane })
     }
 
     #[cold]

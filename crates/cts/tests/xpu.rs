@@ -4,7 +4,7 @@
 //! This program starts itself once for each way, so that each run loads its own libraries. Without `ANYACCEL_FAKE_ZE_WAYS=all` it
 //! runs the first that it can: a run takes more than a minute.
 
-use anyaccel_cts::{Options, Subject, fork, run, subjects};
+use anyaccel_cts::{Options, Step, Subject, fork, run, subjects};
 use anyaccel_fake_level_zero::{Installed, Loader, install};
 use anyaccel_hal::Kind;
 use std::env;
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     let filter: Vec<String> = env::args().skip(1).collect();
     let child = env::current_exe().ok();
     let verbose = env::var_os("ANYACCEL_CTS_VERBOSE").is_some();
-    let watch = if verbose { |case: &anyaccel_cts::Case| println!("{}", case.id) } else { |_: &anyaccel_cts::Case| () };
+    let watch: fn(Step<'_>) = if verbose { |step| step.print() } else { |_| () };
     let require = vec![Kind::XPU];
     // A case that fails in the middle may leave a hold behind that memory is waited for with, here as on a card: what is merely
     // slow must not end so.

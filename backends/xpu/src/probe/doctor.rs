@@ -79,7 +79,11 @@ fn version(loader: &Loader, look: &Result<Look<'_>, Blind>) -> Check {
 
 /// The kernel's nodes, and whether this user may open them. That devices were found counts for more.
 fn devices(nodes: &[Node], look: &Result<Look<'_>, Blind>) -> Vec<Check> {
-    let bad = if look.is_ok() { Verdict::Warn } else { Verdict::Fail };
+    let bad = if matches!(look, Err(Blind::Absent(_))) { Verdict::Fail } else { Verdict::Warn };
+    if cfg!(not(target_os = "linux")) {
+        let elsewhere = |layer| check(layer, Verdict::NotApplicable, "", "this system has no such nodes");
+        return vec![elsewhere(Layer::DeviceNodes), elsewhere(Layer::Permissions)];
+    }
     if nodes.is_empty() {
         let there = check(Layer::DeviceNodes, bad, NODES, "none of Intel's");
         return vec![there, check(Layer::Permissions, Verdict::NotApplicable, "", "no node to open")];

@@ -9,7 +9,8 @@
 //!
 //! Sysman starts apart from the runtime where the loader has `zesInit`, so counting and naming start nothing, and on some cards it
 //! has to be started before. An older loader starts Sysman with the runtime and only where `ZES_ENABLE_SYSMAN=1` was set
-//! before; there only the runtime can count ([`Blind::Runtime`]), and a probe that asks it says that it started it.
+//! before; there only the runtime can count ([`Blind::Runtime`]), and a probe that asks it says that it started it. It is not
+//! asked where no node of the kernel's leads to a card.
 //!
 //! Sysman knows cards whatever is hidden, so the mask is applied here, to the cards of each driver in Sysman's order, discrete ones
 //! first. The runtime may count in another. As long as cards differ only in their place, that makes no difference to anybody; of
@@ -163,7 +164,7 @@ pub fn look() -> Result<Look<'static>, Blind> {
     // A mask that can't be read would end the driver, and the process with it.
     settings.visible(&[]).map_err(Blind::Absent)?;
     if !starts_alone(loader) {
-        return Err(Blind::Runtime);
+        return Err(nodes::nowhere().map_or(Blind::Runtime, Blind::Absent));
     }
     let inventory = inventory(&loader.zes).map_err(|failed| Blind::Absent(nodes::why(failed)))?;
     Look::of(inventory, settings).map_err(Blind::Absent)

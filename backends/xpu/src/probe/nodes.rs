@@ -7,12 +7,17 @@
 use crate::conv::Failed;
 use crate::sys::*;
 use anyaccel_hal::{Absence, Layer};
+use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Where the nodes are.
 pub(crate) const NODES: &str = "/dev/dri/renderD*";
+/// Names drivers to the loader in place of those that are installed.
+const DRIVERS: &str = "ZE_ENABLE_ALT_DRIVERS";
+/// The node through which Windows lends its GPUs to a Linux inside of it.
+const LENT: &str = "dev/dxg";
 /// The number of Intel among vendors of PCI devices.
 const INTEL: &str = "0x8086";
 
@@ -30,6 +35,8 @@ pub(crate) fn nodes() -> Vec<Node> {
 
 fn nodes_of(root: &Path) -> Vec<Node> {
     let entries = fs::read_dir(root.join("dev/dri")).into_iter().flatten().flatten();
+    let opens = |path: &Path| fs::OpenOptions::new().read(true).write(true).open(path).map(drop);
+    let lent = Some(root.join(LENT)).filter(|path| path.exists());
     let mut nodes: Vec<Node> = entries
         .filter_map(|entry| {
             let (name, path) = (entry.file_name(), entry.path());
@@ -40,12 +47,23 @@ fn nodes_of(root: &Path) -> Vec<Node> {
             if vendor.is_ok_and(|vendor| vendor.trim() != INTEL) {
                 return None;
             }
-            let opens = fs::OpenOptions::new().read(true).write(true).open(&path).map(drop);
-            Some(Node { path, opens })
+            Some(path)
         })
+        .chain(lent)
+        .map(|path| Node { opens: opens(&path), path })
         .collect();
     nodes.sort_by(|one, other| one.path.cmp(&other.path));
     nodes
+}
+
+/// Why a loader that can't be asked without a start has nothing to start: no node leads to a card, and nobody named a loader or a
+/// driver that may need none.
+pub(crate) fn nowhere() -> Option<Absence> {
+    let named = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+    if cfg!(not(target_os = "linux")) || named(VARIABLE) || named(DRIVERS) || !nodes().is_empty() {
+        return None;
+    }
+    Some(missing(Layer::DeviceNodes, NODES, "none of Intel's"))
 }
 
 /// A node that this user may not open, if there is one and none that may be.
@@ -90,7 +108,7 @@ fn nothing(nodes: &[Node], said: String) -> Absence {
         let found = format!("{error}; its group (render or video) is needed");
         return missing(Layer::Permissions, node.path.display().to_string(), found);
     }
-    if nodes.is_empty() {
+    if nodes.is_empty() && cfg!(target_os = "linux") {
         return missing(Layer::DeviceNodes, NODES, format!("none of Intel's, and {said}"));
     }
     missing(Layer::Library, "a driver for the Level Zero loader (libze_intel_gpu.so.1)", said)
@@ -149,6 +167,8 @@ mod tests {
         let found: Vec<_> = nodes_of(&root).iter().filter_map(|node| Some(node.path.file_name()?.to_owned())).collect();
         assert_eq!(found, ["renderD128", "renderD130"]);
         assert!(nodes_of(&root.join("dev")).is_empty(), "no folder, no nodes");
+        fs::write(root.join(LENT), "").expect("a node");
+        assert_eq!(nodes_of(&root).len(), 3);
         fs::remove_dir_all(&root).expect("to be gone");
     }
 }

@@ -18,6 +18,7 @@ pub(crate) fn all() -> Vec<Scenario> {
             .with(DEVICES, "Max:tiles2")
             .with(HIERARCHY, "COMPOSITE"),
         Scenario::new("readings_are_kept_and_subtracted", readings),
+        Scenario::new("threads_read_at_once", threads),
         Scenario::new("a_sensor_that_fails_says_how", failing_sensor),
         Scenario::new("an_old_loader_without_sysman", old_without).old(),
         Scenario::new("an_old_loader_with_sysman", old_with).old().with("ZES_ENABLE_SYSMAN", "1"),
@@ -133,6 +134,28 @@ fn readings() {
         let _either = (sensors.power_draw(), sensors.utilization(), sensors.temperature(), sensors.clock_rate());
     }
     println!("four readings take {:?}", began.elapsed() / 1000);
+}
+
+/// Readings are kept in the order in which they were taken: no thread sees a rate of another interval than one that was.
+fn threads() {
+    let device = opened(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let sensors = device.telemetry().expect("sensors");
+                for _ in 0..1000 {
+                    match sensors.power_draw() {
+                        Ok(watts) => assert!((watts - 150.0).abs() < 1.0, "{watts}"),
+                        Err(fault) => assert_eq!(fault.kind, FaultKind::NotReady, "{fault}"),
+                    }
+                    match sensors.utilization() {
+                        Ok(percent) => assert!((0.0..=100.0).contains(&percent), "{percent}"),
+                        Err(fault) => assert_eq!(fault.kind, FaultKind::NotReady, "{fault}"),
+                    }
+                }
+            });
+        }
+    });
 }
 
 fn failing_sensor() {

@@ -2,7 +2,8 @@
 
 use crate::Scenario;
 use crate::lab::{DEVICES, HIERARCHY, MASK, ORDER, calls, check, driver, infos, names, runtime_call};
-use anyaccel_hal::{Absence, FaultKind, Layer, Verdict};
+use anyaccel::{Error, Runtime};
+use anyaccel_hal::{Absence, FaultKind, Kind, Layer, Verdict};
 
 /// Cards that differ in all that a look may mistake.
 const MIXED: &str = "Tiny:integrated,Big:tiles2,Small,Huge:tiles4";
@@ -31,6 +32,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         all.push(Scenario::new(format!("junk_{at}"), run).with(MASK, *junk));
     }
     all.extend([
+        Scenario::new("junk_by_the_face", junk_by_the_face).with(MASK, "gpu"),
         Scenario::new("cards_hide_processors_gpus", cards_hide).with(DEVICES, MIXED).with(ORDER, "1"),
         Scenario::new("a_processors_gpu_alone_is_a_device", alone).with(DEVICES, "Iris:integrated"),
         Scenario::new("the_mask_can_choose_a_processors_gpu", chosen)
@@ -96,6 +98,20 @@ fn junk_is_refused() {
     assert!(told.found.contains(expected), "{told:?}");
     check(&checks, Layer::Probe, Verdict::NotApplicable);
     assert_eq!(calls(), [""; 0], "a driver that reads it would end this process");
+}
+
+/// Through the face: the kind says what is wrong, and another one goes on.
+fn junk_by_the_face() {
+    let named = Runtime::builder().backend("xpu").build().expect("a runtime");
+    assert!(!named.is_available());
+    assert_eq!(named.device_count(), 0);
+    let error = named.get_device_properties("xpu:0").expect_err("a bad mask");
+    assert!(matches!(&error, Error::BadVariable { name: MASK, value, .. } if value == "gpu"), "{error:?}");
+    assert!(error.to_string().contains("ZE_AFFINITY_MASK"), "{error}");
+    let host = Runtime::builder().backend("host").build().expect("a runtime");
+    host.synchronize("host:0").expect("an end");
+    assert_eq!(host.kind(), Some(Kind::HOST));
+    assert_eq!(calls(), [""; 0]);
 }
 
 fn cards_hide() {

@@ -160,6 +160,11 @@ impl Port {
         self.hal().kernels().map_or_else(Vec::new, |kernels| kernels.formats().to_vec())
     }
 
+    /// Whether host memory really is pinned.
+    pub(crate) fn pins(&self) -> bool {
+        self.hal().pinned().is_some()
+    }
+
     pub(crate) fn builtin(&self, number: u32) -> Option<Kernel> {
         self.hal().builtin(number)
     }

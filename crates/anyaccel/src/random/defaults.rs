@@ -30,6 +30,15 @@ impl Runtime {
         generators.get(ordinal as usize).ok_or_else(out_of_range)
     }
 
+    /// Takes the next so many words of the sequence of a device's default generator, for numbers that are drawn elsewhere, and
+    /// returns where they begin. May start the runtime.
+    ///
+    /// # Errors
+    /// Those of the device argument and of starting; [`Error::Generator`] if the sequence ends before.
+    pub fn take_random<'a>(&self, words: u64, device: impl Into<DeviceArg<'a>>) -> Result<State> {
+        self.generator("take_random", device.into())?.take(words)
+    }
+
     /// The default generators of all devices; none where there is no accelerator.
     fn generators(&self, call: &'static str) -> Result<&[Generator]> {
         if self.core.started().is_none() && self.core.current() {

@@ -123,6 +123,18 @@ impl Generator {
         self.change(|generator| generator.set_state(state));
     }
 
+    /// Takes the next so many words of the sequence, for numbers that are drawn elsewhere, and returns where they begin.
+    ///
+    /// # Errors
+    /// [`Error::Generator`](crate::Error::Generator) if the sequence ends before; nothing has changed then.
+    pub fn take(&self, words: u64) -> Result<State> {
+        Ok(self.change(|generator| {
+            let start = generator.state();
+            let end = i128::from(start.offset()) + i128::from(words.div_ceil(4)) * 4;
+            generator.set_offset(end).map(|()| start)
+        })?)
+    }
+
     /// Takes what a fill needs of the sequence, and returns where it begins.
     #[inline]
     pub(super) fn draw(&self, plan: &Plan) -> Result<State> {

@@ -1,9 +1,10 @@
 //! What the fake is like: read from the environment once, and leaked, so that a forked child finds it without a lock.
 
 use crate::abi::version;
+use anyaccel_fake::failures::Failures;
 use std::env;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// A card.
 pub(crate) struct Card {
@@ -20,6 +21,8 @@ pub(crate) struct Card {
     pub(crate) lost: AtomicBool,
     /// Nanoseconds that its engines worked: compute, copy.
     pub(crate) busy: [AtomicU64; 2],
+    /// Bytes that its copies read and wrote.
+    pub(crate) moved: AtomicU64,
 }
 
 /// Bytes of the identity of a card, or of a tile of it.
@@ -43,17 +46,18 @@ pub(crate) struct Timer {
     pub(crate) start: u64,
 }
 
-/// A call that is to fail.
-pub(crate) struct Failure {
-    pub(crate) name: String,
-    /// How many calls of that name are still good; `None`: none is.
-    pub(crate) after: Option<AtomicU32>,
-    pub(crate) code: u32,
-}
-
 /// What a driver may lack.
-pub(crate) const FEATURES: &[&str] =
-    &["in_order", "virtual_memory", "host_function", "graph", "sysman", "sysman_late", "fp16"];
+pub(crate) const FEATURES: &[&str] = &[
+    "in_order",
+    "virtual_memory",
+    "host_function",
+    "graph_exp",
+    "graph_ext",
+    "import",
+    "sysman",
+    "sysman_late",
+    "fp16",
+];
 
 /// Everything that the variables say.
 pub(crate) struct Config {
@@ -66,15 +70,15 @@ pub(crate) struct Config {
     /// Bytes of pinned memory of the host.
     pub(crate) host_memory: u64,
     without: Vec<String>,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
 }
 
 impl Config {
-    /// Whether the driver has one of [`FEATURES`].
+    /// Whether the driver has one of [`FEATURES`]; it lacks all that begin with what it was told to lack.
     pub(crate) fn has(&self, feature: &str) -> bool {
         debug_assert!(FEATURES.contains(&feature));
-        self.without.iter().all(|other| other != feature)
+        self.without.iter().all(|lacking| !feature.starts_with(lacking.as_str()))
     }
 
     pub(crate) fn in_order(&self) -> bool {
@@ -116,13 +120,19 @@ fn read() -> Config {
         peers: text("PEERS").as_deref() != Some("0"),
         timer: timer(&text("TIMER").unwrap_or_default()),
         host_memory: text("HOST_MEMORY").and_then(|bytes| bytes.parse().ok()).unwrap_or(u64::MAX),
-        without: text("WITHOUT").unwrap_or_default().split(',').map(str::to_owned).collect(),
-        failures: text("FAIL").unwrap_or_default().split(',').filter_map(failure).collect(),
+        without: text("WITHOUT")
+            .unwrap_or_default()
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        failures: Failures::new(&text("FAIL").unwrap_or_default()),
         log,
     }
 }
 
-fn card(text: &str, place: u32, memory: u64) -> Card {
+/// A card, as the variable says it.
+pub(crate) fn card(text: &str, place: u32, memory: u64) -> Card {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default().to_owned();
     let marks: Vec<&str> = parts.collect();
@@ -137,6 +147,7 @@ fn card(text: &str, place: u32, memory: u64) -> Card {
         used: (0..tiles).map(|_| AtomicU64::new(0)).collect(),
         lost: AtomicBool::new(false),
         busy: [AtomicU64::new(0), AtomicU64::new(0)],
+        moved: AtomicU64::new(0),
     }
 }
 
@@ -154,17 +165,4 @@ fn timer(text: &str) -> Timer {
 fn numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn failure(text: &str) -> Option<Failure> {
-    let mut parts = text.split(':');
-    let name = parts.next()?.to_owned();
-    let nth = parts.next()?;
-    let code = parts.next()?;
-    let code = code.strip_prefix("0x").map_or_else(|| code.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())?;
-    let after = match nth {
-        "all" => None,
-        nth => Some(AtomicU32::new(nth.parse::<u32>().ok()?.saturating_sub(1))),
-    };
-    Some(Failure { name, after, code })
 }

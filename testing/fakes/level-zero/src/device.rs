@@ -113,9 +113,8 @@ fn ordered() -> Vec<&'static Card> {
 /// The tiles of each card that the mask leaves. The grammar is written out here once more, as the driver has it, so that a
 /// test can find the two to differ: a set of numbers, in any order and as often as one likes; numbers too large are ignored;
 /// what is no number ends the driver.
-fn masked(cards: &[&'static Card], hierarchy: Hierarchy) -> Option<Vec<Vec<u32>>> {
+fn masked(cards: &[&'static Card], hierarchy: Hierarchy, mask: &str) -> Option<Vec<Vec<u32>>> {
     let whole = |card: &&Card| (0..card.tiles).collect::<Vec<u32>>();
-    let mask = env::var("ZE_AFFINITY_MASK").unwrap_or_default();
     if mask.is_empty() || mask == "default" {
         return Some(cards.iter().map(whole).collect());
     }
@@ -162,7 +161,7 @@ fn number(text: &str) -> Option<usize> {
 
 fn look() -> Option<View> {
     let (cards, hierarchy) = (ordered(), hierarchy());
-    let left = masked(&cards, hierarchy)?;
+    let left = masked(&cards, hierarchy, &env::var("ZE_AFFINITY_MASK").unwrap_or_default())?;
     let (mut devices, mut all) = (Vec::new(), Vec::new());
     for (card, tiles) in cards.into_iter().zip(left).filter(|(_, tiles)| !tiles.is_empty()) {
         let handle = FIRST + card.place as usize * 0x1000;
@@ -190,4 +189,33 @@ fn look() -> Option<View> {
         }
     }
     Some(View { devices, all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hierarchy, masked};
+    use crate::config::{Card, card};
+
+    #[test]
+    fn masks_are_sets() {
+        let cards: Vec<&'static Card> =
+            (0..2).map(|place| &*Box::leak(Box::new(card("a:tiles2", place, 1 << 20)))).collect();
+        let left = |hierarchy, mask| masked(&cards, hierarchy, mask);
+        let all = Some(vec![vec![0, 1], vec![0, 1]]);
+        for hierarchy in [Hierarchy::Composite, Hierarchy::Flat, Hierarchy::Combined] {
+            assert_eq!(left(hierarchy, ""), all);
+            assert_eq!(left(hierarchy, "default"), all);
+            for junk in ["x", "0,", "0,x", "-"] {
+                assert_eq!(left(hierarchy, junk), None, "{junk}");
+            }
+            assert_eq!(left(hierarchy, "9"), Some(vec![vec![], vec![]]));
+        }
+        assert_eq!(left(Hierarchy::Composite, "1,1"), Some(vec![vec![], vec![0, 1]]));
+        assert_eq!(left(Hierarchy::Composite, "1.1,0.0,1.1,1.7"), Some(vec![vec![0], vec![1]]));
+        assert_eq!(left(Hierarchy::Composite, "0x1"), Some(vec![vec![], vec![0, 1]]));
+        assert_eq!(left(Hierarchy::Composite, " 1tail"), Some(vec![vec![], vec![0, 1]]));
+        assert_eq!(left(Hierarchy::Composite, "0.x"), None);
+        assert_eq!(left(Hierarchy::Flat, "3,0,3"), Some(vec![vec![0], vec![1]]));
+        assert_eq!(left(Hierarchy::Flat, "0.1"), Some(vec![vec![], vec![]]));
+    }
 }

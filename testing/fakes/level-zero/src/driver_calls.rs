@@ -41,8 +41,11 @@ pub(crate) fn driver(handle: Handle) -> Result {
 /// The extensions that the driver names.
 fn extensions() -> Vec<(&'static str, u32)> {
     let mut names = vec![("ZE_extension_pci_properties", version(1, 0))];
-    if config().has("graph") {
+    if config().has("graph_exp") {
         names.push(("ZE_experimental_record_replay_graph", version(1, 0)));
+    }
+    if config().has("graph_ext") {
+        names.push(("ZE_extension_record_replay_graph", version(1, 0)));
     }
     if config().has("host_function") {
         names.push(("ZE_extension_host_function", version(1, 0)));
@@ -126,6 +129,23 @@ exports! {
         let name = CStr::from_ptr(name).to_string_lossy();
         let found = crate::tables::EXTENSIONS.iter().find(|entry| entry.name == name && config().has(entry.feature));
         put(out, found.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?.address.0)
+    }
+
+    fn zelLoaderTranslateHandle(kind: u32, handle: Handle, out: *mut Handle) {
+        if kind > 22 {
+            return Err(ZE_RESULT_ERROR_INVALID_ENUMERATION);
+        }
+        put(out, handle)
+    }
+
+    fn zexDriverImportExternalPointer(handle: Handle, at: *mut c_void, len: usize) {
+        driver(handle)?;
+        crate::memory::import(at as u64, len as u64)
+    }
+
+    fn zexDriverReleaseImportedPointer(handle: Handle, at: *mut c_void) {
+        driver(handle)?;
+        crate::memory::release(at as u64)
     }
 
     fn zeContextCreate(handle: Handle, desc: *const ze_context_desc_t, out: *mut Handle) {

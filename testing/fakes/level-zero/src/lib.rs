@@ -7,7 +7,7 @@
 //! It has the documented meaning as far as the backend leans on it: several cards with tiles, contexts, memory with a limit
 //! (of this machine's, at real addresses), virtual memory, events with times of a timer that wraps, immediate lists, queues,
 //! fences, modules, kernels, recorded graphs, host functions, Sysman in both styles, and calls that fail in a child of an
-//! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`kernel`); modules
+//! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`anyaccel_fake::kernels`); modules
 //! are SPIR-V, of which it reads the kernels and their arguments (`spirv`).
 //!
 //! Where the real driver leaves room the fake takes the strict side: commands that nothing orders run newest first, what is
@@ -24,7 +24,7 @@
 //! | `ANYACCEL_FAKE_ZE_HIERARCHY` | `COMPOSITE`: of a driver that isn't flat unless told | `FLAT` |
 //! | `ANYACCEL_FAKE_ZE_PEERS` | 0: cards don't reach each other | 1 |
 //! | `ANYACCEL_FAKE_ZE_TIMER` | `frequency:bits:kernel bits:start` of the timer | 19200000:36:32:0 |
-//! | `ANYACCEL_FAKE_ZE_WITHOUT` | what it lacks: `in_order`, `virtual_memory`, `host_function`, `graph`, `sysman`, `fp16`, and `sysman_late`, for a Sysman that doesn't start after the runtime | |
+//! | `ANYACCEL_FAKE_ZE_WITHOUT` | what it lacks: `in_order`, `virtual_memory`, `host_function`, `import`, `graph_exp`, `graph_ext`, `sysman`, `fp16`, and `sysman_late`, for a Sysman that doesn't start after the runtime | |
 //! | `ANYACCEL_FAKE_ZE_FAIL` | `call:n:code,...`: the n-th call of that name fails; `call:all:code`: all; `*`: of any name | |
 //! | `ANYACCEL_FAKE_ZE_LOG` | a file that gets a line for each call | |
 //!
@@ -41,6 +41,8 @@ mod device_calls;
 mod driver_calls;
 mod event;
 mod graph;
+#[cfg(test)]
+mod hammer;
 mod install;
 mod kernel;
 mod kernel_calls;
@@ -58,4 +60,5 @@ mod turn;
 mod virtual_memory;
 mod work;
 
-pub use install::{Control, Installed, Loader, install};
+pub use anyaccel_fake::library::Control;
+pub use install::{Installed, Loader, install};

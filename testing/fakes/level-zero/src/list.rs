@@ -123,7 +123,7 @@ impl List {
             return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
         }
         let memory = memory::read();
-        let ours = memory.find(at).is_none_or(|(_, block)| block.context == self.context);
+        let ours = memory.find(at).is_none_or(|(_, block)| [self.context, memory::ANY].contains(&block.context));
         let usable = ours && memory.usable(at, len, self.device, writes, true);
         if usable { Ok(()) } else { Err(ZE_RESULT_ERROR_INVALID_ARGUMENT) }
     }

@@ -196,6 +196,31 @@ fn give_back(block: &Block) {
     }
 }
 
+/// What ranges of a host's own memory belong to: any context.
+pub(crate) const ANY: Handle = 0;
+
+/// Knows a range of a host's own memory.
+pub(crate) fn import(at: u64, len: u64) -> Result {
+    let mut blocks = write();
+    let before = blocks.range(..at.saturating_add(len)).next_back();
+    if at == 0 || len == 0 || before.is_some_and(|(&start, block)| start + block.len > at) {
+        return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    }
+    let id = NEXT.fetch_add(1, Ordering::Relaxed);
+    blocks.insert(at, Block { len, kind: Kind::Host, context: ANY, id, tile: 0 });
+    Ok(())
+}
+
+/// Forgets a range of a host's own memory.
+pub(crate) fn release(at: u64) -> Result {
+    let mut blocks = write();
+    if blocks.get(&at).is_none_or(|block| block.context != ANY) {
+        return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    }
+    blocks.remove(&at);
+    Ok(())
+}
+
 /// Frees what `alloc` made.
 pub(crate) fn free(context: Handle, at: u64) -> Result {
     let mut blocks = write();

@@ -7,7 +7,7 @@
 use crate::abi::*;
 use crate::call::{Result, exports, fill, initialised, list, put, text};
 use crate::clock;
-use crate::config::{Card, config};
+use crate::config::{Card, config, uuid};
 use crate::device::{self, Device};
 use crate::device_calls::{bus, describe};
 use std::env;
@@ -146,6 +146,21 @@ exports! {
         Ok(())
     }
 
+    fn zesDeviceGetSubDevicePropertiesExp(
+        device: Handle,
+        count: *mut u32,
+        out: *mut zes_subdevice_exp_properties_t,
+    ) {
+        let card = card(device)?;
+        let many = if card.tiles > 1 { card.tiles } else { 0 };
+        list(count, out, (0..many as usize).map(|tile| zes_subdevice_exp_properties_t {
+            stype: 0,
+            pNext: std::ptr::null_mut(),
+            subdeviceId: tile as u32,
+            uuid: uuid(card.place, Some(tile as u32)),
+        }), |to, from| (to.subdeviceId, to.uuid) = (from.subdeviceId, from.uuid))
+    }
+
     fn zesDeviceGetState(device: Handle, out: *mut zes_device_state_t) {
         let card = card(device)?;
         let out = fill(out)?;
@@ -185,6 +200,13 @@ exports! {
         out.health = ZES_MEM_HEALTH_OK;
         (out.free, out.size) = (card.memory.saturating_sub(used), card.memory);
         Ok(())
+    }
+
+    fn zesMemoryGetBandwidth(memory: Handle, out: *mut zes_mem_bandwidth_t) {
+        let (card, _) = part(memory, Part::Memory)?;
+        let moved = card.moved.load(Ordering::Relaxed);
+        let timestamp = clock::now() / 1000;
+        put(out, zes_mem_bandwidth_t { readCounter: moved, writeCounter: moved, maxBandwidth: 1_600_000_000_000, timestamp })
     }
 
     fn zesDeviceEnumTemperatureSensors(device: Handle, count: *mut u32, out: *mut Handle) {

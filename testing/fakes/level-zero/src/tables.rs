@@ -89,7 +89,9 @@ macro_rules! tables {
 
 extensions! {
     "host_function" [zeCommandListAppendHostFunction]
-    "graph" [zeCommandListAppendGraphExp, zeCommandListAppendGraphExt, zeCommandListBeginCaptureIntoGraphExp, zeCommandListBeginCaptureIntoGraphExt, zeCommandListBeginGraphCaptureExp, zeCommandListBeginGraphCaptureExt, zeCommandListEndGraphCaptureExp, zeCommandListEndGraphCaptureExt, zeCommandListInstantiateGraphExp, zeCommandListIsGraphCaptureEnabledExp, zeCommandListIsGraphCaptureEnabledExt, zeExecutableGraphDestroyExp, zeExecutableGraphDestroyExt, zeGraphCreateExp, zeGraphCreateExt, zeGraphDestroyExp, zeGraphDestroyExt, zeGraphDumpContentsExp, zeGraphInstantiateExt, zeGraphIsEmptyExp, zeGraphIsEmptyExt]
+    "graph_exp" [zeCommandListAppendGraphExp, zeCommandListBeginCaptureIntoGraphExp, zeCommandListBeginGraphCaptureExp, zeCommandListEndGraphCaptureExp, zeCommandListInstantiateGraphExp, zeCommandListIsGraphCaptureEnabledExp, zeExecutableGraphDestroyExp, zeGraphCreateExp, zeGraphDestroyExp, zeGraphDumpContentsExp, zeGraphIsEmptyExp]
+    "graph_ext" [zeCommandListAppendGraphExt, zeCommandListBeginCaptureIntoGraphExt, zeCommandListBeginGraphCaptureExt, zeCommandListEndGraphCaptureExt, zeCommandListIsGraphCaptureEnabledExt, zeExecutableGraphDestroyExt, zeGraphCreateExt, zeGraphDestroyExt, zeGraphInstantiateExt, zeGraphIsEmptyExt]
+    "import" [zexDriverImportExternalPointer, zexDriverReleaseImportedPointer]
 }
 
 tables! {
@@ -125,7 +127,7 @@ tables! {
     fn zesGetEngineProcAddrTable: zes_engine_dditable_t, "zesEngine" [zesEngineGetProperties, zesEngineGetActivity]
     fn zesGetStandbyProcAddrTable: zes_standby_dditable_t, "" []
     fn zesGetFirmwareProcAddrTable: zes_firmware_dditable_t, "" []
-    fn zesGetMemoryProcAddrTable: zes_memory_dditable_t, "zesMemory" [zesMemoryGetProperties, zesMemoryGetState, _]
+    fn zesGetMemoryProcAddrTable: zes_memory_dditable_t, "zesMemory" [zesMemoryGetProperties, zesMemoryGetState, zesMemoryGetBandwidth]
     fn zesGetFabricPortProcAddrTable: zes_fabric_port_dditable_t, "" []
     fn zesGetTemperatureProcAddrTable: zes_temperature_dditable_t, "zesTemperature" [zesTemperatureGetProperties, _, _, zesTemperatureGetState]
     fn zesGetPsuProcAddrTable: zes_psu_dditable_t, "" []

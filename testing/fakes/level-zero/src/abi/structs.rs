@@ -128,4 +128,15 @@ structs! {
     }
     zes_engine_properties_t { stype: u32, pNext: *mut c_void, r#type: u32, onSubdevice: u8, subdeviceId: u32 }
     zes_engine_stats_t { activeTime: u64, timestamp: u64 }
+    zes_mem_bandwidth_t { readCounter: u64, writeCounter: u64, maxBandwidth: u64, timestamp: u64 }
+}
+
+/// Which of a card's tiles has which identity; since 1.9.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct zes_subdevice_exp_properties_t {
+    pub(crate) stype: u32,
+    pub(crate) pNext: *mut c_void,
+    pub(crate) subdeviceId: u32,
+    pub(crate) uuid: [u8; 16],
 }

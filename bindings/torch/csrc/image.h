@@ -1,0 +1,35 @@
+// Tensors of the device as the host sees them.
+//
+// An image of a tensor is a tensor in host memory with the same sizes, strides and type. Its storage is as long as the
+// span of the tensor's elements, so every element has the same place in both, and copies between them are those of runs
+// of bytes. Writing an image back touches the tensor's own elements only, never those between them, which work of another
+// stream may be writing.
+//
+// Nothing here looks at the device's memory other than by copies.
+#pragma once
+
+#include "runtime.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace torch_anyaccel {
+
+// Where an image lives.
+enum class Room {
+  Pageable, // ordinary memory: copies may wait
+  Pinned, // copies are asynchronous; it is reused once those of its streams have ended
+};
+
+// An image without contents.
+at::Tensor make_image(const at::Tensor& of, Room room);
+
+// Enqueue the copies on the device's current stream. The sizes and strides are equal but for dimensions of one element.
+void download(const at::Tensor& image, const at::Tensor& from);
+void download_exactly(const at::Tensor& host, const at::Tensor& from); // leaves what lies between the elements alone
+void upload(const at::Tensor& to, const at::Tensor& image);
+void copy_on_device(const at::Tensor& to, const at::Tensor& from);
+
+// Whether elements have the same places and bytes in both.
+bool same_layout(const at::Tensor& a, const at::Tensor& b);
+
+} // namespace torch_anyaccel

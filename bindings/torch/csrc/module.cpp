@@ -1,0 +1,107 @@
+// torch_anyaccel._C
+
+#include "device.h"
+#include "generator.h"
+#include "graph.h"
+#include "memory.h"
+#include "random.h"
+#include "runtime.h"
+
+#include <pthread.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <atomic>
+
+namespace py = pybind11;
+
+namespace torch_anyaccel {
+
+namespace {
+
+// A function of Python, in the order of a stream.
+void host_function(c10::DeviceIndex device, c10::StreamId id, py::function function) {
+  // Held by a pointer that is let go with the GIL.
+  std::shared_ptr<py::function> held(new py::function(std::move(function)), [](py::function* last) {
+    if (Py_IsInitialized()) {
+      const py::gil_scoped_acquire gil;
+      delete last;
+    }
+  });
+  const py::gil_scoped_release no_gil;
+  call_in_order(c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), id), [held = std::move(held)] {
+    const py::gil_scoped_acquire gil;
+    (*held)();
+  });
+}
+
+// Whether the runtime was started in a process that this one was forked from.
+std::atomic<bool> started_before_fork{false};
+
+void note_fork() {
+  if (anyaccel_is_started()) {
+    started_before_fork = true;
+  }
+}
+
+// Whether what was started before a fork keeps this process from starting it.
+bool is_in_bad_fork() {
+  return !anyaccel_is_started() && started_before_fork && anyaccel_init() == ANYACCEL_ERROR_FORKED;
+}
+
+void bind(py::module& m) {
+  pthread_atfork(&note_fork, nullptr, nullptr);
+  m.def("register_device", [] {
+    register_device();
+    register_allocators();
+    register_metadata();
+  });
+  m.def("register_graph", &register_graph);
+  m.def("device_count", [] {
+    int32_t count = 0;
+    return anyaccel_device_count(&count) == ANYACCEL_OK ? count : 0;
+  });
+  m.def("init", [] {
+    const py::gil_scoped_release no_gil;
+    check(anyaccel_init());
+  });
+  m.def("is_started", &anyaccel_is_started);
+  m.def("is_in_bad_fork", &is_in_bad_fork);
+  m.def("exchange_device", [](int32_t device) {
+    int32_t before = 0;
+    check(anyaccel_exchange_device(device, &before));
+    return before;
+  });
+  m.def("device_name", [](int32_t device) {
+    anyaccel_device_info info{};
+    info.struct_size = sizeof(info);
+    check(anyaccel_get_device_info(device, &info));
+    return std::string(info.name);
+  });
+  m.def("host_function", &host_function);
+  m.def("set_random_layout", &set_random_layout);
+  m.def("manual_seed", [](uint64_t seed) {
+    check(anyaccel_generator_set(ANYACCEL_DEFAULT_GENERATOR(current_device()), seed, 0));
+  });
+  m.def("manual_seed_all", [](uint64_t seed) { check(anyaccel_manual_seed_all(seed)); });
+  m.def("set_memory_budget", [](int32_t device, std::optional<uint64_t> bytes) {
+    check(anyaccel_set_memory_budget(device, bytes.value_or(UINT64_MAX)));
+  });
+  m.def("record_memory_history", [](uint32_t enabled, uint64_t max_entries, bool stacks, bool clear) {
+    anyaccel_history_options options{};
+    options.struct_size = sizeof(options);
+    options.enabled = enabled;
+    options.max_entries = max_entries;
+    options.stacks = stacks;
+    options.clear = clear;
+    check(anyaccel_record_memory_history(&options));
+  });
+  m.def("dump_memory_snapshot", [](const std::string& path) { check(anyaccel_dump_memory_snapshot(path.c_str())); });
+}
+
+} // namespace
+
+} // namespace torch_anyaccel
+
+PYBIND11_MODULE(_C, m) {
+  torch_anyaccel::bind(m);
+}

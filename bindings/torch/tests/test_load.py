@@ -1,0 +1,101 @@
+"""`import torch` with this package installed: whatever is wrong, PyTorch works on the CPU, and one warning says what."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_anyaccel
+
+PACKAGE = Path(torch_anyaccel.__file__).parent
+WORKS = "import torch; assert torch.ones(2).sum() == 2; assert torch._C._get_privateuse1_backend_name() == 'privateuseone'"
+
+
+def python(code: str, *, package: Path | None = None, **environment: str | None) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "ANYACCEL_BACKEND": "host", "ANYACCEL_HOST_DEVICES": "1"}
+    for name, value in environment.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    if package is not None:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def warns(done: subprocess.CompletedProcess[str], text: str) -> None:
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RuntimeWarning: torch_anyaccel") == 1, done.stderr
+    assert re.search(text, done.stderr), done.stderr
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(PACKAGE, tmp_path / "torch_anyaccel", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+def test_it_is_there_without_an_import() -> None:
+    code = "import torch; assert torch.ones(2, device='anyaccel').sum().item() == 2; assert torch.anyaccel.is_initialized()"
+    done = python(code, ANYACCEL_TORCH_NAME=None)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_importing_starts_nothing() -> None:
+    code = (
+        "import torch; assert torch.accelerator.is_available() and torch.accelerator.device_count() == 1;"
+        "torch.manual_seed(3); assert not torch.anyaccel.is_initialized();"
+        "assert torch.accelerator.random.initial_seed() == 3 and torch.anyaccel.is_initialized()"
+    )
+    done = python(code, ANYACCEL_TORCH_NAME=None)
+    assert done.returncode == 0, done.stderr
+
+
+def test_another_name() -> None:
+    code = "import torch; assert torch.ones(2, device='chip').chip(0).device.type == 'chip'; torch.chip.synchronize()"
+    done = python(code, ANYACCEL_TORCH_NAME="chip")
+    assert done.returncode == 0, done.stderr
+    warns(python(WORKS, ANYACCEL_TORCH_NAME="Bad Name"), "ANYACCEL_TORCH_NAME='Bad Name'")
+
+
+def test_no_such_backend() -> None:
+    warns(python(WORKS, ANYACCEL_BACKEND="nope"), "nope")
+
+
+def test_no_device() -> None:
+    warns(python(WORKS, ANYACCEL_BACKEND="host", ANYACCEL_HOST_DEVICES="0"), "ANYACCEL_BACKEND=host has no device")
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "ANYACCEL_OPENCL_LIBRARY": "/nowhere", "ANYACCEL_CUDA_LIBRARY": "/nowhere"}
+    warns(python(WORKS, ANYACCEL_BACKEND=None, **hidden), "ANYACCEL_BACKEND=host makes one")
+
+
+def test_no_library(package: Path) -> None:
+    (package / "libanyaccel.so").unlink()
+    warns(python(WORKS, package=package), "libanyaccel.so is missing")
+    (package / "libanyaccel.so").write_bytes(b"nothing of the kind")
+    warns(python(WORKS, package=package), "libanyaccel.so can't be used")
+
+
+def test_another_pytorch(package: Path) -> None:
+    built = package / "_built_for.py"
+    built.write_text(re.sub(r'TORCH = ".*"', 'TORCH = "2.3"', built.read_text()))
+    warns(python(WORKS, package=package), "built for PyTorch 2.3")
+
+
+def test_another_version_of_the_library(package: Path) -> None:
+    built = package / "_built_for.py"
+    built.write_text(re.sub(r"API = .*", "API = (99, 0)", built.read_text()))
+    warns(python(WORKS, package=package), r"99\.0 is needed")
+
+
+def test_an_extension_that_does_not_load(package: Path) -> None:
+    (extension,) = package.glob("_C*.so")
+    extension.write_bytes(b"\x7fELF")
+    warns(python(WORKS, package=package), "extension can't be loaded")
+
+
+def test_why_not() -> None:
+    code = "import torch, torch_anyaccel; assert not torch_anyaccel.is_registered(); assert 'nope' in torch_anyaccel.why_not()"
+    warns(python(code, ANYACCEL_BACKEND="nope"), "nope")

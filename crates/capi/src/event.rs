@@ -1,0 +1,114 @@
+//! Events.
+
+use crate::pointer::Out;
+use crate::result::{Failure, Result, call};
+use crate::state;
+use crate::stream::stream_of;
+use crate::types::*;
+use face::{Device, Event, EventOptions, Runtime};
+
+/// Makes an event. It comes to life when it is first recorded.
+///
+/// @param device the device that it will be recorded on, or ANYACCEL_CURRENT_DEVICE for that of its first recording.
+/// @param flags ANYACCEL_EVENT_*, or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_event_create(device: i32, flags: u32, event: *mut anyaccel_event) -> anyaccel_result {
+    call(|| {
+        // SAFETY: C1 is this function's condition.
+        let out = unsafe { Out::new(event, "event")? };
+        let known = ANYACCEL_EVENT_TIMING | ANYACCEL_EVENT_BLOCKING | ANYACCEL_EVENT_INTERPROCESS;
+        if flags & !known != 0 {
+            return Err(Failure::argument(format!("flags {flags:#x}: only ANYACCEL_EVENT_* are known")));
+        }
+        let runtime = Runtime::global();
+        let bound = match u32::try_from(device) {
+            Ok(index) => Some(Device::new(runtime.kind().ok_or(face::Error::NoAccelerator)?, Some(index))),
+            Err(_) => None,
+        };
+        let made = runtime.event(EventOptions {
+            device: bound,
+            enable_timing: flags & ANYACCEL_EVENT_TIMING != 0,
+            blocking: flags & ANYACCEL_EVENT_BLOCKING != 0,
+            interprocess: flags & ANYACCEL_EVENT_INTERPROCESS != 0,
+        })?;
+        out.put(state::tables().events.insert(made)?);
+        Ok(())
+    })
+}
+
+/// Runs `f` with the event of a handle.
+#[inline]
+pub(crate) fn with<T>(event: anyaccel_event, f: impl FnOnce(&Event) -> face::Result<T>) -> Result<T> {
+    state::tables().events.with(event, |event| Ok(f(event)?))
+}
+
+/// Destroys an event. Waits for it stay in force; never waits. 0 is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn anyaccel_event_destroy(event: anyaccel_event) -> anyaccel_result {
+    call(|| if event == 0 { Ok(()) } else { state::tables().events.remove(event).map(drop) })
+}
+
+/// Records an event on a stream. An earlier recording is forgotten; waits for it stay in force.
+#[unsafe(no_mangle)]
+pub extern "C" fn anyaccel_event_record(event: anyaccel_event, stream: anyaccel_stream) -> anyaccel_result {
+    call(|| {
+        let stream = stream_of(stream)?;
+        with(event, |event| event.record(Some(&stream)))
+    })
+}
+
+/// Makes later work of a stream wait for the last recording. If the event was never recorded, does nothing. The stream may be
+/// on another device.
+#[unsafe(no_mangle)]
+pub extern "C" fn anyaccel_event_wait(event: anyaccel_event, stream: anyaccel_stream) -> anyaccel_result {
+    call(|| {
+        let stream = stream_of(stream)?;
+        with(event, |event| event.wait(Some(&stream)))
+    })
+}
+
+/// Whether the work before the last recording has ended; true if it was never recorded.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_event_query(event: anyaccel_event, ended: *mut bool) -> anyaccel_result {
+    call(|| {
+        // SAFETY: C1 is this function's condition.
+        let out = unsafe { Out::new(ended, "ended")? };
+        out.put(with(event, Event::query)?);
+        Ok(())
+    })
+}
+
+/// Waits on this thread for the work before the last recording.
+#[unsafe(no_mangle)]
+pub extern "C" fn anyaccel_event_synchronize(event: anyaccel_event) -> anyaccel_result {
+    call(|| with(event, Event::synchronize))
+}
+
+/// Milliseconds from the last recording of one event to that of another. Both need ANYACCEL_EVENT_TIMING, and have to have
+/// ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_event_elapsed(
+    start: anyaccel_event,
+    end: anyaccel_event,
+    milliseconds: *mut f64,
+) -> anyaccel_result {
+    call(|| {
+        // SAFETY: C1 is this function's condition.
+        let out = unsafe { Out::new(milliseconds, "milliseconds")? };
+        let end = with(end, |end| Ok(end.clone()))?;
+        out.put(with(start, |start| start.elapsed_time(&end))?);
+        Ok(())
+    })
+}
+
+/// The device of an event: the one asked for, or that of its first recording; ANYACCEL_HOST (-1) before that.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_event_device(event: anyaccel_event, device: *mut i32) -> anyaccel_result {
+    call(|| {
+        // SAFETY: C1 is this function's condition.
+        let out = unsafe { Out::new(device, "device")? };
+        let index = with(event, |event| Ok(event.device().and_then(Device::index)))?;
+        out.put(index.map_or(-1, |index| index as i32));
+        Ok(())
+    })
+}
