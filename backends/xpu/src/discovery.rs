@@ -189,7 +189,7 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
         pci,
         memory,
         max_alloc: if relaxed { memory } else { plain_alloc },
-        stamp_ns: u32::try_from(1_000_000_000_u64.div_ceil(frequency)).unwrap_or(u32::MAX).max(1),
+        stamp_ns: u32::try_from((1_000_000_000 + frequency / 2) / frequency).unwrap_or(u32::MAX).max(1),
         fill_patterns: PatternSizes((1_u32 << (max_pattern.ilog2() + 1).min(5)) - 1),
         cores: before.and_then(|info| info.cores).or(Some(cores).filter(|&cores| cores > 0)),
         clock_mhz: Some(properties.core_clock_rate).filter(|&mhz| mhz > 0),
