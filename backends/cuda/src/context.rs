@@ -11,10 +11,7 @@
 
 use crate::conv::{Failed, is_sticky};
 use crate::host_call::Job;
-use crate::sys::{
-    CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_NON_BLOCKING, CU_STREAM_WAIT_VALUE_GEQ, CUcontext, CUdevice, CUstream,
-    Cuda,
-};
+use crate::sys::{CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdevice, Cuda};
 use crate::words::Words;
 use anyaccel_hal::{Fault, FaultKind};
 use anyaccel_kit::{Callbacks, Mutex};
@@ -36,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) raw: CUcontext,
     pub(crate) callbacks: Arc<Callbacks<Job>>,
     pub(crate) words: Words,
-    /// Whether streams can wait for a word of memory: asked by waiting for one that is there.
+    /// Whether streams can wait for a word of memory. Every device does whose driver has the call.
     pub(crate) holds: bool,
     lost: AtomicBool,
     first: Mutex<Option<Failed>>,
@@ -89,40 +86,19 @@ impl Context {
         let mut raw = CUcontext::NULL;
         // SAFETY: a valid place for the answer; released by Drop.
         unsafe { cuda.cuDevicePrimaryCtxRetain(&raw mut raw, device) }.map_err(Failed::fault)?;
-        let mut context = Self {
+        Ok(Self {
             cuda,
             device,
             ordinal,
             raw,
             callbacks,
             words: Words::new(),
-            holds: false,
+            holds: cuda.has("cuStreamWaitValue32_v2"),
             lost: AtomicBool::new(false),
             first: Mutex::new(None),
             cancels: Mutex::new(Vec::new()),
             busy: AtomicBool::new(false),
-        };
-        context.holds = cuda.has("cuStreamWaitValue32_v2") && context.waits_for_words()?;
-        Ok(context)
-    }
-
-    /// No attribute says whether a device does that.
-    fn waits_for_words(&self) -> Result<bool, Fault> {
-        let _current = self.enter()?;
-        let _relaxed = self.relaxed();
-        let mut stream = CUstream::NULL;
-        // SAFETY: a valid place for the answer.
-        self.check(unsafe { self.cuda.cuStreamCreateWithPriority(&raw mut stream, CU_STREAM_NON_BLOCKING, 0) })?;
-        let waited = self.words.take(self).map(|word| {
-            let flags = CU_STREAM_WAIT_VALUE_GEQ;
-            // SAFETY: the stream lives; the word's memory stays as long as the context, and has that value.
-            let waited = unsafe { self.cuda.cuStreamWaitValue32_v2(stream, word.device, word.value(), flags) };
-            self.words.put(word);
-            waited.is_ok()
-        });
-        // SAFETY: made above, used no more; what is enqueued ends.
-        let _destroyed = unsafe { self.cuda.cuStreamDestroy_v2(stream) };
-        waited
+        })
     }
 
     /// Makes it current on this thread.

@@ -98,7 +98,7 @@ impl CudaDevice {
         }
         // SAFETY: as this function.
         let mut address = unsafe { self.place(dst, bytes.len() as u64, "write")? };
-        let function = self.builtins.write(&self.context)?;
+        let function = self.builtins.write()?;
         let mut room = [0_u8; Written::MAX];
         room[..bytes.len()].copy_from_slice(bytes);
         let mut len = bytes.len() as u32;

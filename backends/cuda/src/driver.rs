@@ -257,11 +257,10 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         (Ok(nvml), Some(unit)) => Sensors::find(nvml, unit),
         _ => None,
     };
-    let builtins = Builtins::new(seat.capability >= crate::inventory::LEAST_CAPABILITY, multiprocessors);
-    {
+    let builtins = {
         let _current = context.enter()?;
-        builtins.load_all(&context);
-    }
+        Builtins::new(&context, seat.capability >= crate::inventory::LEAST_CAPABILITY, multiprocessors)
+    };
     Ok(CudaDevice {
         info: seat.info.clone(),
         builtins,

@@ -188,7 +188,7 @@ impl CudaDevice {
         if !words[0].is_multiple_of(planned.plan.alignment) {
             return Err(invalid(format!("{builtin}: a place that is not aligned to {} bytes", planned.plan.alignment)));
         }
-        let function = self.builtins.function(&self.context, builtin)?;
+        let function = self.builtins.function(builtin)?;
         let mut params: [*mut c_void; 5] = [std::ptr::null_mut(); 5];
         let count = 2 * builtin.places();
         for (param, word) in params.iter_mut().zip(&mut words[..count]) {

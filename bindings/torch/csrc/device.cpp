@@ -14,15 +14,31 @@ namespace torch_anyaccel {
 
 namespace {
 
-c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
-  int32_t before = 0;
-  check(anyaccel_exchange_device(index, &before));
-  return static_cast<c10::DeviceIndex>(before);
-}
-
 c10::DeviceIndex device_count() noexcept {
   int32_t count = 0;
   return anyaccel_device_count(&count) == ANYACCEL_OK ? static_cast<c10::DeviceIndex>(count) : 0;
+}
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  int32_t before = 0;
+  const auto result = anyaccel_exchange_device(index, &before);
+  if (C10_UNLIKELY(result != ANYACCEL_OK)) {
+    const auto count = device_count();
+    // The words that PyTorch's tests of accelerators look for.
+    TORCH_CHECK(
+        count == 0 || index < count, "The device index is out of range: it must be in [0, ", static_cast<int>(count),
+        "), but is ", static_cast<int>(index), ".");
+    raise(result);
+  }
+  return static_cast<c10::DeviceIndex>(before);
+}
+
+// Types that PyTorch has and the runtime has not: the CPU converts them as it does all others.
+template <typename Types>
+void add_newer(Types& types) {
+  if constexpr (requires { types.has_BComplex32; }) {
+    types.has_BComplex32 = 1;
+  }
 }
 
 anyaccel_event event_of(void* event) {
@@ -168,6 +184,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     check(anyaccel_device_capability(device.index(), &types));
     c10::DeviceCapability capability;
     capability.capability_data.capability_bits = types;
+    add_newer(capability.capability_data.supported_scalar_types);
     return capability;
   }
 };
@@ -195,7 +212,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 
   void setCurrentDevice(c10::DeviceIndex device) const {
-    check(anyaccel_set_device(device));
+    exchange_device(device);
   }
 
   c10::DeviceIndex getCurrentDevice() const {

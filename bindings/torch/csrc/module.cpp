@@ -53,6 +53,7 @@ void bind(py::module& m) {
   m.def("register_device", [] {
     register_device();
     register_allocators();
+    register_metadata();
   });
   m.def("register_graph", &register_graph);
   m.def("device_count", [] {

@@ -14,12 +14,10 @@ import pytest
 import torch
 import torch_anyaccel
 
+if not torch_anyaccel.is_registered():
+    pytest.exit(f"there is no device to test: {torch_anyaccel.why_not()}", returncode=2)
+
 NAME = torch._C._get_privateuse1_backend_name()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def registered() -> None:
-    assert torch_anyaccel.is_registered(), torch_anyaccel.why_not()
 
 
 @pytest.fixture

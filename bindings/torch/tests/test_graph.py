@@ -80,7 +80,11 @@ def test_random_numbers_are_drawn_at_each_replay(device: torch.device, stream: t
     graph = torch.accelerator.Graph()
     torch.manual_seed(4)
     with graph:
-        x.normal_()
+        try:
+            x.normal_()
+        except RuntimeError as refused:
+            assert "without a kernel" in str(refused)
+            pytest.skip("this device has no kernels for random numbers")
         y.copy_(torch.multinomial(weights, 20))
     seen = []
     for _ in range(2):

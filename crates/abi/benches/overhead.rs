@@ -14,7 +14,7 @@ use std::time::Instant;
 
 anyaccel_abi::export!(anyaccel_host::driver);
 
-const ROUNDS: usize = 400;
+const ROUNDS: usize = 1600;
 const CALLS: usize = 500;
 const DEVICES: usize = 8;
 

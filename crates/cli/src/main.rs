@@ -40,10 +40,11 @@ Variables:
 
 Errors are one line on standard error. With --json they are also the one
 document on standard output: {\"schema\": \"anyaccel.error.v1\", \"error\":
-{\"class\": ..., \"message\": ...}}; class is usage, environment, input, device,
-wrong or output.
+{\"class\": ..., \"message\": ...}}, or the last line, where there are lines
+already; class is usage, environment, input, device, wrong or output.
 
-Exit code: 0 done, 1 failed, 2 the command line makes no sense.";
+Exit code: 0 done, 1 failed, 2 the command line makes no sense, 141 who reads
+standard output has left.";
 
 #[derive(Parser, Debug)]
 #[command(name = "anyaccel", version, about = "Devices, streams and kernels on any accelerator", long_about = LONG)]

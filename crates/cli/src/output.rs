@@ -3,7 +3,9 @@
 //! - Exit code 0: done. 1: it failed. 2: the command line makes no sense.
 //! - An error is one line, `anyaccel: ...`, on standard error. With `--json` it is also the one document on standard
 //!   output, [`ErrorDocument`], unless the command has printed its own, which then tells of the failure itself.
-//! - A reader that has had enough (`anyaccel info | head -1`) is no error. Any other failure to write is.
+//! - A reader that has had enough (`anyaccel info | head -1`) hears no complaint; the exit code is then 141, as if `SIGPIPE` had
+//!   ended the command, so that a script can tell an output that is not whole. Any other failure to write is an error.
+//! - What is lines of JSON instead of one document ends with an [`ErrorDocument`] in one line if the command fails.
 //! - A standard output that is closed (`>&-`) is opened as `/dev/null` by the start of every Rust program.
 //!
 //! `println!` and `eprintln!` panic where writing fails, so nothing here uses them.
@@ -13,6 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+
+/// The exit code if nobody reads on: what a shell makes of `SIGPIPE`.
+const READER_LEFT: u8 = 141;
 
 /// A command that failed.
 #[derive(Debug)]
@@ -90,11 +95,13 @@ pub(crate) struct Output {
     watched: bool,
     reader_left: bool,
     document_written: bool,
+    /// Whether lines were written where other commands write a document.
+    lines_written: bool,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, watched: false, reader_left: false, document_written: false }
+        Self { json, watched: false, reader_left: false, document_written: false, lines_written: false }
     }
 
     /// The output of a process that is watched: the other one prints it.
@@ -134,9 +141,15 @@ impl Output {
     }
 
     /// Writes a part of what the command prints with `--json`, where that is not one document but lines.
-    pub(crate) fn part(&mut self, lines: &str) -> Result<(), Failure> {
-        self.document_written = true;
+    pub(crate) fn lines(&mut self, lines: &str) -> Result<(), Failure> {
+        self.lines_written = true;
         self.text(lines)
+    }
+
+    /// Writes what a watched process has made of its result.
+    pub(crate) fn whole(&mut self, text: &str) -> Result<(), Failure> {
+        self.document_written = true;
+        self.text(text)
     }
 
     /// Whether whoever read the output has had enough.
@@ -162,12 +175,18 @@ impl Output {
             watched::tell(&Told::End);
             return ExitCode::SUCCESS;
         }
-        let Err(failure) = result else { return ExitCode::SUCCESS };
+        let Err(failure) = result else {
+            return if self.reader_left { ExitCode::from(READER_LEFT) } else { ExitCode::SUCCESS };
+        };
         error_line(&failure.message);
         if self.json && !self.document_written {
             let error = ErrorBody { class: failure.class, message: &failure.message };
+            let document = ErrorDocument { schema: "anyaccel.error.v1", error };
             // The line above has told it already, and there is no third place to write to.
-            let _untold = self.document(&ErrorDocument { schema: "anyaccel.error.v1", error });
+            let _untold = match serde_json::to_string(&document) {
+                Ok(line) if self.lines_written => self.text(&format!("{line}\n")),
+                _ => self.document(&document),
+            };
         }
         ExitCode::from(failure.exit_code())
     }

@@ -17,8 +17,6 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("a_refused_function_is_not_called", a_refused_function),
     Scenario::new("peers_that_do_not_reach", no_peers).with(&[("ANYACCEL_FAKE_CUDA_PEERS", "0")]),
     Scenario::new("a_lost_card_has_no_sensors", lost_sensors),
-    Scenario::new("a_device_whose_streams_wait_for_no_words", no_words)
-        .with(&[("ANYACCEL_FAKE_CUDA_FAIL", "cuStreamWaitValue32_v2:1:801")]),
 ];
 
 fn the_first_failing_call() {
@@ -182,25 +180,4 @@ fn lost_sensors() {
     assert!(sensors.temperature().is_ok());
     control().lose(0);
     assert_eq!(sensors.temperature().map_err(|fault| fault.kind), Err(FaultKind::DeviceLost));
-}
-
-/// Functions then run on the driver's own thread, in order all the same, and there are no gates.
-fn no_words() {
-    let lab = Lab::new();
-    assert!(lab.device.gates().is_none());
-    assert!(!lab.device.graphs().expect("graphs").limits().host_calls);
-    let stream = lab.stream();
-    let place = lab.memory(64);
-    let seen = Arc::new(AtomicU32::new(0));
-    for turn in 0..20 {
-        let inside = seen.clone();
-        lab.fill(stream, place, turn, 64).expect("a fill");
-        lab.call(stream, move |_| {
-            inside.fetch_add(1, Ordering::SeqCst);
-        })
-        .expect("a call");
-    }
-    assert_eq!(lab.read(stream, place, 64), [19; 64]);
-    assert_eq!(seen.load(Ordering::SeqCst), 20);
-    assert_eq!(calls().iter().filter(|call| *call == "cuStreamWaitValue32_v2").count(), 1, "only to ask");
 }

@@ -18,6 +18,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("launches_beyond_limits_are_refused", beyond_limits),
     Scenario::new("memory_that_is_none", memory_that_is_none),
     Scenario::new("writes_of_any_length_and_place", writes),
+    Scenario::new("drivers_of_a_process_share_code", drivers_share_code),
     Scenario::new("a_launch_loads_nothing", launch_loads_nothing),
     Scenario::new("a_launch_loads_nothing_that_a_driver_put_off", launch_loads_nothing)
         .with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "12.8")]),
@@ -164,6 +165,33 @@ fn writes() {
         assert!(seen[..len].iter().chain(&seen[2 * len..]).all(|&byte| byte == 0xEE), "{len}");
     }
     assert_eq!(lab.write(stream, place, &[0; 65]).map_err(|fault| fault.kind), Err(FaultKind::Invalid));
+}
+
+/// A second driver of the process, while the first one's work is held up: it finds the code loaded, also once the first is gone.
+fn drivers_share_code() {
+    let lab = Lab::new();
+    let stream = lab.stream();
+    let gates = lab.device.gates().expect("gates");
+    let gate = gates.create().expect("a gate");
+    // SAFETY: H1.
+    unsafe { gates.wait(stream, gate) }.expect("a wait");
+    let loads = || calls().iter().filter(|call| *call == "cuModuleLoadDataEx").count();
+    let before = loads();
+    let other = Lab::new();
+    assert_eq!(loads(), before);
+    // SAFETY: H1.
+    unsafe { gates.open(gate) }.expect("an open gate");
+    lab.finish(stream).expect("an end");
+    drop(lab);
+    let (stream, place) = (other.stream(), other.memory(64));
+    other.fill(stream, place, 0, 64).expect("a fill");
+    other.write(stream, place, &[5; 64]).expect("a write");
+    assert_eq!(other.read(stream, place, 64), [5; 64]);
+    assert_eq!(loads(), before);
+    drop(other);
+    let ended = |name: &str| calls().iter().filter(|call| *call == name).count();
+    assert_eq!(ended("cuModuleUnload"), before, "they go with the last driver");
+    assert_eq!(ended("cuDevicePrimaryCtxRetain"), ended("cuDevicePrimaryCtxRelease_v2"));
 }
 
 /// The fake waits for the device when it loads code. So what is launched beside a stream that is held up would never end, had

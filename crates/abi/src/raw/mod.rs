@@ -4,10 +4,12 @@
 //! lists that the macros here make along the way.
 
 mod numbers;
+mod ops;
 mod structs;
 mod tables;
 
 pub use numbers::*;
+pub use ops::*;
 pub use structs::*;
 pub use tables::*;
 

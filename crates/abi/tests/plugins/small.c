@@ -9,6 +9,7 @@
  *   DATA_FOR_CODE                         the device's alloc points to data
  *   DEVICE_SIZE=n                         what the device's table says of its size
  *   DEVICES=n                             how many devices it has
+ *   PLACES=n                              what places in kernel arguments are multiples of
  *   ERRORS                                every call fails, with STARTS every one behind the start
  *   GARBAGE                               handles, addresses, marks and numbers are nonsense
  *   NO_DRIVERS                            create fails
@@ -46,6 +47,9 @@
 #define DEVICES 2
 #endif
 static const uint32_t devices = DEVICES;
+#ifndef PLACES
+#define PLACES 1
+#endif
 #ifndef DEVICE_SIZE
 #define DEVICE_SIZE sizeof(anyaccel_device_table)
 #endif
@@ -121,7 +125,7 @@ static void fill_info(anyaccel_device_info *info)
     info->memory = 64u << 20;
     info->max_alloc = 64u << 20;
     info->alignment = 16;
-    info->place_alignment = 1;
+    info->place_alignment = PLACES;
     info->stamp_ns = 1;
     info->fill_patterns = ANYACCEL_FILL_1 | ANYACCEL_FILL_2 | ANYACCEL_FILL_4 | ANYACCEL_FILL_8 | ANYACCEL_FILL_16;
 }

@@ -140,7 +140,7 @@ impl Found {
             (Told::Begins(id), Some(open)) => open.running = Some(id),
             (Told::Judged(case), Some(open)) => open.judged(case),
             (Told::Done, _) => self.close(),
-            (Told::Text(text), _) => output.part(&text)?,
+            (Told::Text(text), _) => output.whole(&text)?,
             (Told::Failed(class, message), _) => self.failed = Some(Failure::new(class, message)),
             (Told::End, _) => self.ended = true,
             // Without cases there is no report, and the process says why.

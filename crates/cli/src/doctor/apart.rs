@@ -108,7 +108,7 @@ fn examine(args: &Args, lost: &[Lost], left: OsString, output: &mut Output) -> R
     let (mut failed, mut ended) = (None, false);
     loop {
         match process.next(PATIENCE).map_err(cant)? {
-            Next::Told(Told::Text(text)) => output.part(&text)?,
+            Next::Told(Told::Text(text)) => output.whole(&text)?,
             Next::Told(Told::Failed(class, message)) => failed = Some(Failure::new(class, message)),
             Next::Told(told) => ended |= matches!(told, Told::End),
             Next::Ended(_) if ended => return failed.map_or(Ok(()), Err),

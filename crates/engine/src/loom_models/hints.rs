@@ -114,6 +114,27 @@ fn loom_marks_come_in_any_order() {
     });
 }
 
+/// A stream goes while another thread asks how far it is, and the next stream takes its place: the answer is not about that.
+#[test]
+fn loom_an_answer_about_a_stream_is_not_about_the_next_one() {
+    model(3, || {
+        let device = Device::new(3);
+        let cache = device.cache();
+        let old = used(&device, &cache);
+        cache.free(old.handle).expect("live");
+        let other = beside(&cache, |cache| take(cache).addr);
+        device.finish();
+        device.gone.store(1, Ordering::Release);
+        cache.forget(1);
+        let block = take(&cache);
+        cache.record(block.handle, 2).expect("live");
+        device.enqueue(block);
+        cache.free(block.handle).expect("live");
+        assert_ne!(join(other), block.addr, "reused while stream 2 uses it");
+        all_found(&device, &cache, 1, 3);
+    });
+}
+
 /// A capture comes and goes while a block is given back and another thread looks for one.
 #[test]
 fn loom_a_capture_hides_nothing_once_it_has_ended() {

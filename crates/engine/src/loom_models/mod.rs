@@ -63,6 +63,8 @@ struct Device {
     made: AtomicU64,
     /// The last mark that has ended.
     ended: AtomicU64,
+    /// A stream that is gone, all of whose marks have ended.
+    gone: AtomicU64,
     /// How often somebody asked how far a stream is.
     asked: AtomicU64,
     /// How often somebody had to wait for a stream.
@@ -82,6 +84,7 @@ impl Device {
             }),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             waits: AtomicU64::new(0),
         })
@@ -208,8 +211,13 @@ impl Marks for Device {
         Ok(self.made.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    fn completed(&self, _stream: u64) -> Result<u64, PortError> {
+    fn completed(&self, stream: u64) -> Result<u64, PortError> {
+        // No model has uses by stream 0, which is what an unset name says.
+        assert_ne!(stream, 0, "a stream is asked that made no mark");
         self.asked.fetch_add(1, Ordering::AcqRel);
+        if self.gone.load(Ordering::Acquire) == stream {
+            return Ok(u64::MAX);
+        }
         Ok(self.ended.load(Ordering::Acquire))
     }
 

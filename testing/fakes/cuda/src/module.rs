@@ -73,8 +73,11 @@ pub(crate) fn load(here: Context, image: &[u8]) -> std::result::Result<CUmodule,
 /// What a text assembled to for a kind of card, which the driver keeps, too.
 type Assembled = std::result::Result<Vec<Entry>, (u32, String)>;
 
+/// By kind of card and text.
+type Kept = BTreeMap<((i32, i32), String), Assembled>;
+
 fn assembled(text: &str, capability: (i32, i32)) -> Assembled {
-    static KEPT: Mutex<BTreeMap<((i32, i32), String), Assembled>> = Mutex::new(BTreeMap::new());
+    static KEPT: Mutex<Kept> = Mutex::new(BTreeMap::new());
     let key = (capability, text.to_owned());
     if let Some(known) = lock(&KEPT).get(&key) {
         return known.clone();

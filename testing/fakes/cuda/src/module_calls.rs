@@ -4,7 +4,7 @@ use crate::call::{exports, put};
 use crate::config::config;
 use crate::context::current;
 use crate::graph::unsafe_call;
-use crate::kernel::Launch;
+use crate::kernel;
 use crate::module;
 use crate::stream::{self, Work};
 use anyaccel_cuda::sys::*;
@@ -129,7 +129,7 @@ exports! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         function.load();
-        let launch = Launch::new(&function, [gx, gy, gz], [bx, by, bz], shared, params)?;
+        let launch = kernel::launch(&function, [gx, gy, gz], [bx, by, bz], shared, params)?;
         stream.enqueue(Work::Launch(Arc::new(launch)))
     }
 }

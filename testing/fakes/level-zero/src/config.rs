@@ -1,9 +1,10 @@
 //! What the fake is like: read from the environment once, and leaked, so that a forked child finds it without a lock.
 
 use crate::abi::version;
+use anyaccel_fake::failures::Failures;
 use std::env;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// A card.
 pub(crate) struct Card {
@@ -45,14 +46,6 @@ pub(crate) struct Timer {
     pub(crate) start: u64,
 }
 
-/// A call that is to fail.
-pub(crate) struct Failure {
-    pub(crate) name: String,
-    /// How many calls of that name are still good; `None`: none is.
-    pub(crate) after: Option<AtomicU32>,
-    pub(crate) code: u32,
-}
-
 /// What a driver may lack.
 pub(crate) const FEATURES: &[&str] = &[
     "in_order",
@@ -77,7 +70,7 @@ pub(crate) struct Config {
     /// Bytes of pinned memory of the host.
     pub(crate) host_memory: u64,
     without: Vec<String>,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
 }
 
@@ -133,7 +126,7 @@ fn read() -> Config {
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
             .collect(),
-        failures: text("FAIL").unwrap_or_default().split(',').filter_map(failure).collect(),
+        failures: Failures::new(&text("FAIL").unwrap_or_default()),
         log,
     }
 }
@@ -172,17 +165,4 @@ fn timer(text: &str) -> Timer {
 fn numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn failure(text: &str) -> Option<Failure> {
-    let mut parts = text.split(':');
-    let name = parts.next()?.to_owned();
-    let nth = parts.next()?;
-    let code = parts.next()?;
-    let code = code.strip_prefix("0x").map_or_else(|| code.parse().ok(), |hex| u32::from_str_radix(hex, 16).ok())?;
-    let after = match nth {
-        "all" => None,
-        nth => Some(AtomicU32::new(nth.parse::<u32>().ok()?.saturating_sub(1))),
-    };
-    Some(Failure { name, after, code })
 }

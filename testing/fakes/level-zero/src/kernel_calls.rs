@@ -3,11 +3,11 @@
 use crate::abi::*;
 use crate::call::{Registry, Result, exports, fill, get, lock, put, put_text};
 use crate::device_calls::{LOCAL_MEMORY, MOST_GROUPS, MOST_THREADS};
-use crate::kernel::{Arg, Launch};
 use crate::list;
 use crate::module::{self, MODULES, Module};
 use crate::spirv::{Entry, Param};
 use crate::work::Work;
+use anyaccel_fake::kernels::Launch;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ struct Kernel {
 /// What is set, for the next launch.
 struct State {
     group: [u32; 3],
-    args: Vec<Option<Arg>>,
+    args: Vec<Option<Vec<u8>>>,
     indirect: u32,
 }
 
@@ -48,7 +48,7 @@ fn launch(on: &list::List, kernel: Handle, groups: ze_group_count_t) -> Result<A
         return Err(ZE_RESULT_ERROR_INVALID_GROUP_SIZE_DIMENSION);
     }
     // What was never set would be anything.
-    let args = state.args.iter().cloned().collect::<Option<Vec<Arg>>>().ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
+    let args = state.args.iter().cloned().collect::<Option<Vec<Vec<u8>>>>().ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
     Ok(Arc::new(Launch { name: kernel.entry.name.clone(), groups, threads: state.group, args }))
 }
 

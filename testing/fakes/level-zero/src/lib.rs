@@ -7,7 +7,7 @@
 //! It has the documented meaning as far as the backend leans on it: several cards with tiles, contexts, memory with a limit
 //! (of this machine's, at real addresses), virtual memory, events with times of a timer that wraps, immediate lists, queues,
 //! fences, modules, kernels, recorded graphs, host functions, Sysman in both styles, and calls that fail in a child of an
-//! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`kernel`); modules
+//! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`anyaccel_fake::kernels`); modules
 //! are SPIR-V, of which it reads the kernels and their arguments (`spirv`).
 //!
 //! Where the real driver leaves room the fake takes the strict side: commands that nothing orders run newest first, what is
@@ -41,6 +41,8 @@ mod device_calls;
 mod driver_calls;
 mod event;
 mod graph;
+#[cfg(test)]
+mod hammer;
 mod install;
 mod kernel;
 mod kernel_calls;
@@ -58,4 +60,5 @@ mod turn;
 mod virtual_memory;
 mod work;
 
-pub use install::{Control, Installed, Loader, install};
+pub use anyaccel_fake::library::Control;
+pub use install::{Installed, Loader, install};

@@ -46,6 +46,8 @@ const CAPABILITY_FLOAT16: u32 = 9;
 const CAPABILITY_FLOAT64: u32 = 10;
 const CAPABILITY_SHADER: u32 = 1;
 const CPACKED: u32 = 10;
+/// Bytes that a part of an argument may have.
+const MOST: usize = 1 << 20;
 
 #[derive(Clone, Copy)]
 struct Layout {
@@ -115,7 +117,8 @@ impl Module {
                 if word(0)? != KERNEL_MODEL {
                     return Err("an entry point that is no kernel".into());
                 }
-                let bytes: Vec<u8> = words[2..].iter().flat_map(|word| word.to_le_bytes()).collect();
+                let name = words.get(2..).unwrap_or_default();
+                let bytes: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).collect();
                 let end = bytes.iter().position(|&byte| byte == 0).ok_or("a name without an end")?;
                 let name = String::from_utf8(bytes[..end].to_vec()).map_err(|_| "a name that is no text")?;
                 self.entries.push((word(1)?, name));
@@ -178,7 +181,12 @@ impl Module {
     }
 
     fn layout(&self, id: u32) -> Result<Layout, String> {
-        self.layouts.get(&id).copied().ok_or_else(|| format!("%{id} has no known size"))
+        let fits = |layout: &&Layout| layout.size <= MOST;
+        self.layouts
+            .get(&id)
+            .filter(fits)
+            .copied()
+            .ok_or_else(|| format!("%{id} has no known size, or too large a one"))
     }
 
     fn finish(self) -> Result<Vec<Entry>, String> {
@@ -194,5 +202,100 @@ impl Module {
             Ok(Entry { name: name.clone(), params: params.collect::<Result<_, String>>()? })
         };
         self.entries.iter().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Param, Target, compile};
+
+    const TARGET: Target = Target { most: (1, 4), fp16: true, fp64: true };
+
+    /// A module of such instructions.
+    fn module(version: u32, instructions: &[(u32, &[u32])]) -> Vec<u32> {
+        let mut words = vec![super::MAGIC, version << 8, 0, 64, 0];
+        for (code, operands) in instructions {
+            words.push((operands.len() as u32 + 1) << 16 | code);
+            words.extend_from_slice(operands);
+        }
+        words
+    }
+
+    fn bytes(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// A kernel `k` that takes memory, a struct of 16 bytes and a number of 8, the same packed behind a byte, memory of the
+    /// group, and half a word.
+    fn kernel(capability: u32) -> Vec<u32> {
+        module(
+            0x100,
+            &[
+                (17, &[6]),
+                (17, &[capability]),
+                (15, &[6, 1, u32::from(b'k')]),
+                (71, &[12, 10]),
+                (19, &[2]),
+                (21, &[3, 8, 0]),
+                (21, &[4, 64, 0]),
+                (21, &[5, 16, 0]),
+                (43, &[4, 6, 16, 0]),
+                (28, &[7, 3, 6]),
+                (30, &[8, 7, 4]),
+                (30, &[12, 3, 4]),
+                (32, &[9, 5, 3]),
+                (32, &[10, 7, 8]),
+                (32, &[13, 7, 12]),
+                (32, &[11, 4, 3]),
+                (33, &[14, 2, 9, 10, 13, 11, 5]),
+                (54, &[2, 1, 0, 14]),
+                (55, &[9, 20]),
+                (55, &[10, 21]),
+                (55, &[13, 22]),
+                (55, &[11, 23]),
+                (55, &[5, 24]),
+                (248, &[25]),
+                (253, &[]),
+                (56, &[]),
+            ],
+        )
+    }
+
+    #[test]
+    fn arguments_have_the_sizes_of_their_types() {
+        let entries = compile(&bytes(&kernel(11)), &TARGET).expect("a good module");
+        let [entry] = &entries[..] else { panic!("{entries:?}") };
+        assert_eq!(entry.name, "k");
+        let params = [Param::Global, Param::Value(24), Param::Value(9), Param::Local, Param::Value(2)];
+        assert_eq!(entry.params, params);
+    }
+
+    #[test]
+    fn what_a_device_lacks_is_refused() {
+        let refused = |words: &[u32], target: &Target, why: &str| {
+            let log = compile(&bytes(words), target).expect_err(why);
+            assert!(log.contains(why), "{log}");
+        };
+        refused(&kernel(10), &Target { fp64: false, ..TARGET }, "Float64");
+        refused(&kernel(9), &Target { fp16: false, ..TARGET }, "Float16");
+        refused(&kernel(1), &TARGET, "Shader");
+        refused(&module(0x105, &[]), &TARGET, "SPIR-V 1.5 is not supported");
+        refused(&module(0x100, &[(15, &[6, 1, u32::from(b'k')])]), &TARGET, "k is not defined");
+        refused(&[0, 1, 2, 3, 4], &TARGET, "not a SPIR-V module");
+    }
+
+    #[test]
+    fn damaged_modules_are_refused_or_read() {
+        let good = kernel(11);
+        for at in 0..good.len() {
+            for value in [0, 1, 0x7FFF_FFFF, u32::MAX, good[at] ^ 1, good[at] ^ 0x1_0000, good[at].wrapping_add(9)] {
+                let mut damaged = good.clone();
+                damaged[at] = value;
+                // Either is fine, as long as it is an answer.
+                let _answer = compile(&bytes(&damaged), &TARGET);
+            }
+            let cut = compile(&bytes(&good[..at]), &TARGET);
+            assert!(at >= 5 || cut.is_err(), "{at} words");
+        }
     }
 }

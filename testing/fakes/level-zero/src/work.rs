@@ -5,9 +5,10 @@ use crate::clock;
 use crate::config::config;
 use crate::device::Device;
 use crate::event::Event;
-use crate::kernel::{self, Fault, Launch};
+use crate::kernel;
 use crate::memory::{self, Memory};
 use crate::queue::Fence;
+use anyaccel_fake::kernels::{Fault, Launch};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -114,7 +115,7 @@ impl Work {
             Self::Fill { dst, ref pattern, len } => {
                 let memory = memory::read();
                 if !memory.usable(dst, len, device, true, true) {
-                    return Err(Fault);
+                    return Err(Fault::Address);
                 }
                 // SAFETY: memory that the registry knows, or a host's that the caller vouches for; callers order its use.
                 let to = unsafe { std::slice::from_raw_parts_mut(dst as usize as *mut u8, len as usize) };
@@ -136,8 +137,7 @@ impl Work {
                 for (group, bytes) in groups.iter_mut().zip(bytes.as_chunks::<4>().0) {
                     *group = u32::from_le_bytes(*bytes);
                 }
-                let Launch { ref name, threads, ref args, .. } = **launch;
-                kernel::run(&Launch { name: name.clone(), groups, threads, args: args.clone() }, device)
+                kernel::run(&Launch { groups, ..Launch::clone(launch) }, device)
             }
             Self::Time { dst } => {
                 let ticks = clock::ticks(clock::now(), config().timer.bits).to_le_bytes();
@@ -145,7 +145,7 @@ impl Work {
             }
             Self::Times { dst, ref of } => {
                 for (event, offset) in of {
-                    let times = event.times().map_err(|_| Fault)?;
+                    let times = event.times().map_err(|_| Fault::Address)?;
                     let len = size_of_val(&times) as u64;
                     copy(&memory::read(), device, dst + offset, std::ptr::from_ref(&times) as u64, len)?;
                 }
@@ -162,7 +162,7 @@ impl Work {
 
 fn copy(memory: &Memory, device: &Device, dst: u64, src: u64, len: u64) -> Result<(), Fault> {
     if !memory.usable(dst, len, device, true, true) || !memory.usable(src, len, device, false, true) {
-        return Err(Fault);
+        return Err(Fault::Address);
     }
     // SAFETY: both ranges are memory that the registry knows, or a host's that the caller vouches for; callers keep it until
     // the copy has ended. They may be the same range, so the copy is one that allows overlap.

@@ -31,6 +31,19 @@ fn a_program_in_c_runs_through_the_real_loader() {
 }
 
 #[test]
+fn two_drivers_go_together() {
+    if !present() {
+        return;
+    }
+    let other = install(&folder("second"), Loader::Real).expect("a fake").driver;
+    let mut command = real("first");
+    let first = folder("first").join("libze_fake_gpu.so.1");
+    let both = format!("{},{}", first.display(), other.display());
+    // With several drivers the loader hands out handles of its own.
+    assert_eq!(said(&command.arg("no logs").env("ZE_ENABLE_ALT_DRIVERS", both).output().expect("a program")), "good\n");
+}
+
+#[test]
 fn the_validation_layer_has_nothing_against_the_fake() {
     if !present() {
         return;

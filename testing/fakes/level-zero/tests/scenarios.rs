@@ -102,6 +102,21 @@ fn cards_may_not_reach_each_other() {
 }
 
 #[test]
+fn drivers_start_the_newer_way_too() {
+    run("drivers", &[]);
+}
+
+#[test]
+fn memory_is_freed_once_nothing_uses_it() {
+    run("freed_later", &[]);
+}
+
+#[test]
+fn less_common_commands_do_what_they_say() {
+    run("commands", &[]);
+}
+
+#[test]
 fn devices_are_cards_or_tiles() {
     if !present() {
         return;

@@ -2,7 +2,8 @@
 #include "try.h"
 
 int main(int count, char **args) {
-    CHECK(count == 2);
+    /* A second argument: the loader loses logs, see below. */
+    CHECK(count == 2 || count == 3);
     static uint8_t code[65536];
     FILE *file = fopen(args[1], "rb");
     CHECK(file);
@@ -114,16 +115,19 @@ int main(int count, char **args) {
             CHECK(here[i] == 9 + round);
     }
 
-    /* A module that is none. */
+    /* A module that is none. With several drivers a loader of 1.8 hands out its log unwrapped, and crashes when it is read. */
     code[0] ^= 1;
     ze_module_build_log_handle_t log;
     ze_module_handle_t bad;
-    CHECK(zeModuleCreate(context, device[0], &module_desc, &bad, &log) == ZE_RESULT_ERROR_MODULE_BUILD_FAILURE);
-    char text[256];
-    size_t room = sizeof text;
-    TRY(zeModuleBuildLogGetString(log, &room, text));
-    CHECK(strstr(text, "error"));
-    TRY(zeModuleBuildLogDestroy(log));
+    CHECK(zeModuleCreate(context, device[0], &module_desc, &bad, count == 3 ? NULL : &log) ==
+          ZE_RESULT_ERROR_MODULE_BUILD_FAILURE);
+    if (count == 2) {
+        char text[256];
+        size_t room = sizeof text;
+        TRY(zeModuleBuildLogGetString(log, &room, text));
+        CHECK(strstr(text, "error"));
+        TRY(zeModuleBuildLogDestroy(log));
+    }
 
     CHECK(zeEventPoolDestroy(pool) == ZE_RESULT_ERROR_HANDLE_OBJECT_IN_USE);
     for (uint32_t i = 0; i < 4; i++)

@@ -10,6 +10,10 @@ ze_result_t zesDriverGet(uint32_t *count, zes_driver_handle_t *drivers);
 ze_result_t zesDeviceGet(zes_driver_handle_t driver, uint32_t *count, zes_device_handle_t *devices);
 ze_result_t zeCommandListHostSynchronize(ze_command_list_handle_t list, uint64_t timeout);
 ze_result_t zeDeviceGetRootDevice(ze_device_handle_t device, ze_device_handle_t *root);
+ze_result_t zeInitDrivers(uint32_t *count, ze_driver_handle_t *drivers, const void *desc);
+ze_result_t zeCommandListImmediateAppendCommandListsExp(ze_command_list_handle_t list, uint32_t count,
+                                                        ze_command_list_handle_t *lists, ze_event_handle_t signal,
+                                                        uint32_t waits, ze_event_handle_t *events);
 void anyaccel_fake_ze_lose(uint32_t place);
 void anyaccel_fake_ze_heal(void);
 void anyaccel_fake_ze_fail(const char *name, uint32_t nth, uint32_t code);
@@ -450,6 +454,112 @@ static void alone(void) {
           ZE_RESULT_ERROR_INVALID_ARGUMENT);
 }
 
+/* The newer way to start. */
+static void drivers(void) {
+    struct {
+        uint32_t stype;
+        const void *pNext;
+        uint32_t flags;
+    } desc = {0x00020021, NULL, 2};
+    uint32_t count = 0;
+    CHECK(zeInitDrivers(&count, NULL, &desc) == ZE_RESULT_ERROR_UNINITIALIZED);
+    desc.flags = 1;
+    TRY(zeInitDrivers(&count, NULL, &desc));
+    CHECK(count == 1);
+    TRY(zeInitDrivers(&count, &driver, &desc));
+    TRY(zeDeviceGet(driver, &devices, device));
+    CHECK(devices == 2);
+}
+
+static void freed_later(void) {
+    start();
+    ze_command_list_handle_t on = list(IN_ORDER);
+    void *there, *here = host(PAGE);
+    TRY(alloc(PAGE, &there));
+    ze_event_handle_t held = event();
+    TRY(zeCommandListAppendMemoryCopy(on, here, there, PAGE, NULL, 1, &held));
+    ze_memory_free_ext_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MEMORY_FREE_EXT_DESC,
+                                      .freePolicy = ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_DEFER_FREE};
+    TRY(zeMemFreeExt(context, &desc, there));
+    ze_memory_allocation_properties_t kind = {.stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
+    TRY(zeMemGetAllocProperties(context, there, &kind, NULL));
+    CHECK(kind.type == ZE_MEMORY_TYPE_DEVICE);
+    TRY(zeEventHostSignal(held));
+    TRY(zeCommandListHostSynchronize(on, UINT64_MAX));
+    while (kind.type != ZE_MEMORY_TYPE_UNKNOWN)
+        TRY(zeMemGetAllocProperties(context, there, &kind, NULL));
+    TRY(alloc(PAGE, &there));
+    desc.freePolicy = ZE_DRIVER_MEMORY_FREE_POLICY_EXT_FLAG_BLOCKING_FREE;
+    TRY(zeMemFreeExt(context, &desc, there));
+    TRY(zeMemGetAllocProperties(context, there, &kind, NULL));
+    CHECK(kind.type == ZE_MEMORY_TYPE_UNKNOWN);
+}
+
+/* The less common commands. */
+static void commands(void) {
+    start();
+    ze_command_list_handle_t on = list(IN_ORDER);
+    uint8_t *at = host(PAGE), *to = host(PAGE);
+    for (int i = 0; i < PAGE; i++)
+        at[i] = (uint8_t)i;
+    /* A box of 3 by 2 by 2 out of rows of 16 and slices of 64. */
+    ze_copy_region_t from = {1, 1, 0, 3, 2, 2}, into = {0, 0, 0, 3, 2, 2};
+    memset(to, 0, PAGE);
+    TRY(zeCommandListAppendMemoryCopyRegion(on, to, &into, 4, 8, at, &from, 16, 64, NULL, 0, NULL));
+    TRY(zeCommandListHostSynchronize(on, UINT64_MAX));
+    const uint8_t box[] = {17, 18, 19, 0, 33, 34, 35, 0, 81, 82, 83, 0, 97, 98, 99, 0};
+    CHECK(!memcmp(to, box, sizeof box));
+
+    ze_kernel_handle_t increment = kernel("increment");
+    uint32_t words = 64, *numbers = (uint32_t *)to;
+    memset(to, 0, PAGE);
+    TRY(zeKernelSetGroupSize(increment, 16, 1, 1));
+    TRY(zeKernelSetArgumentValue(increment, 0, sizeof to, &to));
+    TRY(zeKernelSetArgumentValue(increment, 1, sizeof words, &words));
+    ze_group_count_t *groups = host(sizeof *groups);
+    *groups = (ze_group_count_t){2, 1, 1};
+    ze_event_handle_t done = event();
+    TRY(zeCommandListAppendLaunchKernelIndirect(on, increment, groups, done, 0, NULL));
+    ze_kernel_timestamp_result_t *times = host(sizeof *times);
+    TRY(zeCommandListAppendQueryKernelTimestamps(on, 1, &done, times, NULL, NULL, 0, NULL));
+    uint64_t *time = host(sizeof *time);
+    TRY(zeCommandListAppendWriteGlobalTimestamp(on, time, NULL, 0, NULL));
+    TRY(zeCommandListAppendEventReset(on, done));
+    TRY(zeCommandListHostSynchronize(on, UINT64_MAX));
+    CHECK(numbers[31] == 1 && numbers[32] == 0);
+    CHECK(times->global.kernelStart <= times->global.kernelEnd && times->global.kernelEnd <= *time);
+    CHECK(zeEventQueryStatus(done) == ZE_RESULT_NOT_READY);
+
+    /* A list that is closed, run in an immediate one, twice. */
+    ze_command_list_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_LIST_DESC};
+    ze_command_list_handle_t regular;
+    TRY(zeCommandListCreate(context, device[0], &desc, &regular));
+    ze_group_count_t one = {1, 1, 1};
+    TRY(zeCommandListAppendLaunchKernel(regular, increment, &one, NULL, 0, NULL));
+    CHECK(zeCommandListImmediateAppendCommandListsExp(on, 1, &regular, NULL, 0, NULL) ==
+          ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    TRY(zeCommandListClose(regular));
+    for (int round = 0; round < 2; round++)
+        TRY(zeCommandListImmediateAppendCommandListsExp(on, 1, &regular, round ? done : NULL, 0, NULL));
+    TRY(zeEventHostSynchronize(done, UINT64_MAX));
+    CHECK(numbers[15] == 3 && numbers[16] == 1);
+    TRY(zeCommandListReset(regular));
+    TRY(zeCommandListAppendBarrier(regular, NULL, 0, NULL));
+
+    /* A list that only copies takes no kernels, and only bytes to fill with. */
+    ze_command_queue_desc_t copying = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
+                                       .ordinal = 1,
+                                       .mode = ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS};
+    ze_command_list_handle_t copies;
+    TRY(zeCommandListCreateImmediate(context, device[0], &copying, &copies));
+    CHECK(zeCommandListAppendLaunchKernel(copies, increment, &one, NULL, 0, NULL) ==
+          ZE_RESULT_ERROR_INVALID_COMMAND_LIST_TYPE);
+    CHECK(zeCommandListAppendMemoryFill(copies, to, at, 4, PAGE, NULL, 0, NULL) == ZE_RESULT_ERROR_INVALID_SIZE);
+    /* It waits for what is appended. */
+    TRY(zeCommandListAppendMemoryFill(copies, to, at + 5, 1, PAGE, NULL, 0, NULL));
+    CHECK(to[PAGE - 1] == 5);
+}
+
 int main(int count, char **args) {
     CHECK(count == 3);
     module_path = args[1];
@@ -463,7 +573,8 @@ int main(int count, char **args) {
                {"limits", limits},       {"failures", failures},
                {"addresses", addresses}, {"graphs", graphs},
                {"timer", timer},         {"host_functions", host_functions},
-               {"alone", alone}};
+               {"alone", alone},         {"drivers", drivers},
+               {"freed_later", freed_later}, {"commands", commands}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, args[2])) {
             all[i].run();
