@@ -1,6 +1,6 @@
 """Builds the wheel of torch_anyaccel for the PyTorch that is installed.
 
-ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: the one that `cargo build --release -p anyaccel-capi` leaves).
+ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: what `cargo build --release -p anyaccel-capi` leaves).
 """
 
 import os

@@ -218,8 +218,8 @@ void convolution(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
-    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride, c10::IntArrayRef padding,
-    c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
+    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
   static const auto op = find_operator("aten::convolution_backward", "");
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   torch::jit::Stack stack{
