@@ -1,12 +1,14 @@
 """Builds the wheel of torch_anyaccel for the PyTorch that is installed.
 
-ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: the one that `cargo build --release -p anyaccel-capi` leaves).
+ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: what `cargo build --release -p anyaccel-capi` leaves).
 """
 
 import os
 import re
 import shutil
 from pathlib import Path
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # an installed one is none of our business
 
 import torch
 from setuptools import setup
@@ -21,6 +23,7 @@ MINOR = ".".join(torch.__version__.split(".")[:2])
 SUPPORTED = ("2.12", "2.13", "2.14", "2.15")
 HEADER = (ROOT / "include" / "anyaccel" / "anyaccel.h").read_text()
 API = tuple(int(re.search(rf"#define ANYACCEL_API_{part} (\d+)", HEADER)[1]) for part in ("MAJOR", "MINOR"))
+VERSION = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
 OPTIMIZE = os.environ.get("ANYACCEL_TORCH_CXXFLAGS", "-O2").split()
 
 if MINOR not in SUPPORTED:
@@ -42,7 +45,7 @@ class BuildWithLibrary(build_py):
 
 setup(
     name="torch-anyaccel",
-    version="0.1.0+torch" + MINOR.replace(".", ""),
+    version=f"{VERSION}+torch{MINOR}",
     description="A device for PyTorch whose runtime is anyaccel",
     license="MIT OR Apache-2.0",
     python_requires=">=3.11",

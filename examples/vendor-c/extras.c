@@ -105,12 +105,17 @@ const anyaccel_kernels_table npu_kernels = {
     .unload = kernels_unload,
 };
 
+static uint64_t value_len(const anyaccel_arg *arg)
+{
+    return arg->kind == ANYACCEL_ARG_BYTES ? arg->data.bytes.len : arg->data.local;
+}
+
 /* The arguments as the kernel sees them, and the values among them, in one allocation. */
 static anyaccel_kernel_arg *take_args(struct anyaccel_driver *driver, const anyaccel_arg *args, size_t count)
 {
     size_t values = 0;
     for (size_t i = 0; i < count; i++) {
-        values += args[i].kind == ANYACCEL_ARG_PLACE ? 0 : (args[i].len + 15) / 16 * 16;
+        values += args[i].kind == ANYACCEL_ARG_PLACE ? 0 : (value_len(&args[i]) + 15) / 16 * 16;
     }
     anyaccel_kernel_arg *taken = calloc(1, (count * sizeof *taken + 15) / 16 * 16 + values + 16);
     if (taken == NULL) {
@@ -118,16 +123,17 @@ static anyaccel_kernel_arg *take_args(struct anyaccel_driver *driver, const anya
     }
     uint8_t *value = (uint8_t *)taken + (count * sizeof *taken + 15) / 16 * 16;
     for (size_t i = 0; i < count; i++) {
-        taken[i].len = args[i].len;
         if (args[i].kind == ANYACCEL_ARG_PLACE) {
-            taken[i].pointer = npu_pointer(driver, args[i].place);
+            taken[i].pointer = npu_pointer(driver, args[i].data.place.place);
+            taken[i].len = args[i].data.place.len;
             continue;
         }
         taken[i].pointer = value;
-        if (args[i].kind == ANYACCEL_ARG_BYTES && args[i].len > 0) {
-            memcpy(value, args[i].bytes, args[i].len);
+        taken[i].len = value_len(&args[i]);
+        if (args[i].kind == ANYACCEL_ARG_BYTES) {
+            memcpy(value, args[i].data.bytes.data, args[i].data.bytes.len);
         }
-        value += (args[i].len + 15) / 16 * 16; /* group-local memory: groups run in turn and share it */
+        value += (taken[i].len + 15) / 16 * 16; /* group-local memory: groups run in turn and share it */
     }
     return taken;
 }
@@ -143,7 +149,7 @@ uint32_t npu_launch(anyaccel_device *device, anyaccel_stream stream, anyaccel_ke
         }
     }
     for (size_t i = 0; i < arg_count; i++) {
-        local += args[i].kind == ANYACCEL_ARG_LOCAL ? args[i].len : 0;
+        local += args[i].kind == ANYACCEL_ARG_LOCAL ? args[i].data.local : 0;
     }
     if (threads > MAX_THREADS || local > MAX_SHARED) {
         return anyaccel_fail(fault, ANYACCEL_INVALID, "launch", 0, "too many threads, or too much group-local memory");

@@ -214,8 +214,8 @@ static uint32_t npu_copy(anyaccel_device *device, anyaccel_stream stream, const 
         return anyaccel_fail(fault, ANYACCEL_INVALID, "copy", 0, "both ends are memory of the host");
     }
     struct op op = {.kind = OP_COPY, .len = len};
-    op.dst = dst->kind == ANYACCEL_END_HOST ? dst->host : npu_pointer(device->driver, dst->place);
-    op.src = src->kind == ANYACCEL_END_HOST ? src->host : npu_pointer(device->driver, src->place);
+    op.dst = dst->kind == ANYACCEL_END_HOST ? dst->data.host : npu_pointer(device->driver, dst->data.place);
+    op.src = src->kind == ANYACCEL_END_HOST ? src->data.host : npu_pointer(device->driver, src->data.place);
     return npu_enqueue(device, stream, op, "copy", fault);
 }
 
@@ -241,12 +241,13 @@ static uint32_t npu_write(anyaccel_device *device, anyaccel_stream stream, anyac
     return npu_enqueue(device, stream, op, "write", fault);
 }
 
-static uint32_t npu_host_call(anyaccel_device *device, anyaccel_stream stream, anyaccel_host_fn function,
+static uint32_t npu_host_call(anyaccel_device *device, anyaccel_stream stream, const anyaccel_host_fn *function,
                               anyaccel_fault *fault)
 {
-    uint32_t result = npu_enqueue(device, stream, (struct op){.kind = OP_HOST_CALL, .function = function}, "host_call", fault);
+    struct op op = {.kind = OP_HOST_CALL, .function = *function};
+    uint32_t result = npu_enqueue(device, stream, op, "host_call", fault);
     if (result != ANYACCEL_OK) {
-        function.drop(function.data); /* ours from the call on, also if that fails */
+        function->drop(function->data); /* ours from the call on, also if that fails */
     }
     return result;
 }

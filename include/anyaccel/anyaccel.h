@@ -51,6 +51,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef ANYACCEL_PLUGIN_H
+#error "anyaccel.h is for users of devices and plugin.h for their makers: one file includes one of them"
+#endif
+
 #ifdef __cplusplus
 #define ANYACCEL_NOEXCEPT noexcept
 #else
@@ -659,6 +663,16 @@ typedef struct {
      */
     int64_t num_ooms;
 } anyaccel_host_memory_stats;
+
+/**
+ * Is told of a request for device memory that failed, before its caller gets the error: on that thread, without locks. Bytes
+ * that the driver does not tell are UINT64_MAX. Nothing can be allocated in it; statistics and snapshots can be taken.
+ */
+typedef void (*anyaccel_out_of_memory_observer)(void *data,
+                                                int32_t device,
+                                                uint64_t requested,
+                                                uint64_t total,
+                                                uint64_t free);
 
 /**
  * What a memory history records. Set struct_size, and all else to 0 that is not needed.
@@ -1399,6 +1413,14 @@ anyaccel_result anyaccel_pool_destroy(anyaccel_pool_id pool)
 ANYACCEL_NOEXCEPT;
 
 /**
+ * Gives back memory of one pool that is kept for reuse, after waiting for the work that uses it; both 0 is
+ * anyaccel_empty_cache(). The pool may still be in use; one that graphs were captured in keeps its memory as long as they live.
+ * Of a pool that is not there: nothing.
+ */
+anyaccel_result anyaccel_pool_empty_cache(anyaccel_pool_id pool)
+ANYACCEL_NOEXCEPT;
+
+/**
  * From now on what this thread takes on the pool's device comes from the pool, until anyaccel_pool_end(). Of nested pools the
  * innermost takes it.
  */
@@ -1448,6 +1470,13 @@ anyaccel_result anyaccel_reset_accumulated_host_memory_stats(int32_t device_or_c
 anyaccel_result anyaccel_memory_summary(int32_t device_or_current,
                                         anyaccel_write_text write,
                                         void *data)
+ANYACCEL_NOEXCEPT;
+
+/**
+ * Tells a function of every request for device memory that fails, as long as the process lives. May come before the start.
+ */
+anyaccel_result anyaccel_observe_out_of_memory(anyaccel_out_of_memory_observer observer,
+                                               void *data)
 ANYACCEL_NOEXCEPT;
 
 /**

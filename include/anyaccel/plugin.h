@@ -329,15 +329,17 @@ typedef struct anyaccel_mark {
 } anyaccel_mark;
 
 /* Ends of copies. */
-#define ANYACCEL_END_DEVICE 1u /* place is device memory */
-#define ANYACCEL_END_PINNED 2u /* place is pinned memory of the host */
-#define ANYACCEL_END_HOST 3u   /* host is any memory of the host (H5); only with ANYACCEL_INFO_HOST_ENDS */
+#define ANYACCEL_END_DEVICE 1u /* data.place: device memory */
+#define ANYACCEL_END_PINNED 2u /* data.place: pinned memory of the host */
+#define ANYACCEL_END_HOST 3u   /* data.host: any memory of the host (H5); only with ANYACCEL_INFO_HOST_ENDS */
 
 typedef struct anyaccel_end {
-    uint32_t kind; /* ANYACCEL_END_... */
-    uint32_t reserved;
-    anyaccel_place place;
-    void *host;
+    uint32_t kind;  /* ANYACCEL_END_... */
+    uint32_t unset; /* holds anything */
+    union {
+        anyaccel_place place;
+        void *host;
+    } data;
 } anyaccel_end;
 
 /* How a function of the host is called. */
@@ -361,16 +363,28 @@ typedef struct anyaccel_launch {
 } anyaccel_launch;
 
 /* Arguments of kernels. */
-#define ANYACCEL_ARG_PLACE 1u /* device memory: len bytes from place on */
-#define ANYACCEL_ARG_BYTES 2u /* a value: len bytes at bytes, taken before the call returns (H12) */
-#define ANYACCEL_ARG_LOCAL 3u /* len bytes of group-local memory */
+#define ANYACCEL_ARG_PLACE 1u /* device memory */
+#define ANYACCEL_ARG_BYTES 2u /* a value, taken before the call returns (H12) */
+#define ANYACCEL_ARG_LOCAL 3u /* that many bytes of group-local memory */
+
+typedef struct anyaccel_arg_place {
+    anyaccel_place place;
+    uint64_t len; /* how much of it the kernel may touch, bytes */
+} anyaccel_arg_place;
+
+typedef struct anyaccel_arg_bytes {
+    const void *data; /* never NULL */
+    size_t len;
+} anyaccel_arg_bytes;
 
 typedef struct anyaccel_arg {
-    uint32_t kind; /* ANYACCEL_ARG_... */
-    uint32_t reserved;
-    anyaccel_place place;
-    const void *bytes;
-    uint64_t len;
+    uint32_t kind;  /* ANYACCEL_ARG_... */
+    uint32_t unset; /* holds anything */
+    union {
+        anyaccel_arg_place place;
+        anyaccel_arg_bytes bytes;
+        size_t local;
+    } data;
 } anyaccel_arg;
 
 /* ---- Capabilities --------------------------------------------------------------------------------------------- */
@@ -792,7 +806,7 @@ typedef struct anyaccel_device_table {
                       uint32_t len, anyaccel_fault *fault) ANYACCEL_NOEXCEPT;
     /* Required. A function of the host in stream order (H13); submits what is before it (H11). The function is the
      * plugin's from here on, also if it fails: then it drops it without a call. */
-    uint32_t (*host_call)(anyaccel_device *device, anyaccel_stream stream, anyaccel_host_fn function,
+    uint32_t (*host_call)(anyaccel_device *device, anyaccel_stream stream, const anyaccel_host_fn *function,
                           anyaccel_fault *fault) ANYACCEL_NOEXCEPT;
 
     /* Kernels. */

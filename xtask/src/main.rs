@@ -2,6 +2,7 @@
 
 mod nvrtc;
 mod ptx;
+mod spirv;
 mod tools;
 
 use clap::{Parser, Subcommand};
@@ -25,11 +26,25 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Installs the oldest and the newest NVRTC for tests, as `ptx` does, and prints their files.
+    Nvrtc,
+    /// Compiles the built-in kernels from OpenCL C to the SPIR-V of this tree, and validates it.
+    ///
+    /// Needs Debian 12's clang-15, llvm-spirv-15 and spirv-tools, and no GPU.
+    Spirv {
+        /// Writes nothing: fails unless the tree's SPIR-V is what its source gives.
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().chore {
         Chore::Ptx { check } => ptx::run(check),
+        Chore::Nvrtc => tools::install().map(|tools| {
+            println!("{}\n{}", tools.nvrtc.display(), tools.nvrtc_13.display());
+        }),
+        Chore::Spirv { check } => spirv::run(check),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

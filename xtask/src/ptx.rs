@@ -3,7 +3,7 @@
 use crate::nvrtc::Nvrtc;
 use crate::tools::{self, Tools};
 use anyaccel_kernels::device::{Program, cuda};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Chips that the PTX has to assemble for, by the assembler of CUDA 12 and by that of CUDA 13.
@@ -12,9 +12,8 @@ const CHIPS_13: [&str; 4] = ["sm_75", "sm_80", "sm_90", "sm_120"];
 
 /// Compiles every program, and writes it to its file or compares it with that. Every one has to assemble.
 pub(crate) fn run(check: bool) -> Result<(), String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("the workspace has no folder")?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let tools = tools::install(&target)?;
+    let (root, target) = (tools::root()?, tools::target()?);
+    let tools = tools::install()?;
     let nvrtc = Nvrtc::load(&tools.nvrtc)?;
     let mut stale = Vec::new();
     for &program in Program::ALL {

@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 /// Something that holds functions whose turn may not come.
 pub(crate) trait Cancel: Send + Sync {
     /// Hands them to callback threads as cancelled, and lets the device go on.
-    fn cancel(&self);
+    fn cancel(self: Arc<Self>);
 }
 
 pub(crate) struct Context {
@@ -33,7 +33,7 @@ pub(crate) struct Context {
     pub(crate) raw: CUcontext,
     pub(crate) callbacks: Arc<Callbacks<Job>>,
     pub(crate) words: Words,
-    /// Whether streams can wait for a word of memory.
+    /// Whether streams can wait for a word of memory. Every device does whose driver has the call.
     pub(crate) holds: bool,
     lost: AtomicBool,
     first: Mutex<Option<Failed>>,

@@ -2,6 +2,7 @@
 
 use crate::sys::*;
 use anyaccel_hal::{Fault, FaultKind};
+use std::ffi::{CStr, c_char};
 
 /// A native call that did not succeed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +66,7 @@ const fn kind(code: Code) -> FaultKind {
     }
 }
 
-/// The name of a code where a number alone would send its reader to a header.
+/// The name of a code that faults are often about; the driver is not asked for those.
 const fn name(code: Code) -> Option<&'static str> {
     Some(match code {
         ABSENT => "this driver does not export it",
@@ -95,8 +96,21 @@ impl Failed {
         let fault = if self.code == ABSENT { fault } else { fault.code(self.code.into()) };
         match name(self.code) {
             Some(name) => fault.note(name),
-            None => fault,
+            None => match self.told_name() {
+                Some(name) => fault.note(name),
+                None => fault,
+            },
         }
+    }
+
+    /// What the driver calls its code, so that nobody is sent to a header.
+    fn told_name(self) -> Option<String> {
+        let cuda = cuda().ok().filter(|_| self.api.starts_with("cu"))?;
+        let mut name: *const c_char = std::ptr::null();
+        // SAFETY: a valid place for the answer; asking starts nothing.
+        unsafe { cuda.cuGetErrorName(self.code, &raw mut name) }.ok().filter(|()| !name.is_null())?;
+        // SAFETY: a C string of the driver's, for as long as it is loaded.
+        Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 }
 

@@ -98,7 +98,7 @@ impl CudaDevice {
         }
         // SAFETY: as this function.
         let mut address = unsafe { self.place(dst, bytes.len() as u64, "write")? };
-        let function = self.builtins.write(&self.context)?;
+        let function = self.builtins.write()?;
         let mut room = [0_u8; Written::MAX];
         room[..bytes.len()].copy_from_slice(bytes);
         let mut len = bytes.len() as u32;
@@ -393,7 +393,8 @@ pub(crate) fn attribute(cuda: &Cuda, device: CUdevice, attribute: i32) -> Option
 }
 
 impl Limits {
-    pub(crate) fn ask(cuda: &Cuda, device: CUdevice, whole: bool) -> Self {
+    pub(crate) fn ask(context: &Context, whole: bool) -> Self {
+        let (cuda, device) = (context.cuda, context.device);
         let get = |which| attribute(cuda, device, which);
         let mapped = get(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == Some(1)
             && ["cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease"]
@@ -413,7 +414,7 @@ impl Limits {
             register: get(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != Some(0),
             granularity: if mapped { CudaDevice::granularity(cuda, device).unwrap_or(0) } else { 0 },
             graphs: graphs.iter().all(|name| cuda.has(name)),
-            graph_host_calls: cuda.has("cuGraphAddBatchMemOpNode"),
+            graph_host_calls: context.holds && cuda.has("cuGraphAddBatchMemOpNode"),
             sensors: whole,
         }
     }

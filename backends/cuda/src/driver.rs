@@ -234,7 +234,6 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
     let (machine, device) = (&started.machine, seat.device);
     let cuda = machine.cuda;
     let whole = seat.unit.as_ref().is_none_or(|unit| !unit.text.starts_with("MIG-"));
-    let limits = Limits::ask(cuda, device, whole);
     let reaches = |other: &Seat| {
         let mut can = 0;
         // SAFETY: a valid place for the answer.
@@ -242,6 +241,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         other.device != device && asked.is_ok() && can != 0
     };
     let context = Arc::new(Context::retain(cuda, device, ordinal, Arc::clone(&machine.callbacks))?);
+    let limits = Limits::ask(&context, whole);
     let ordered = match env::var(ALLOC).as_deref() {
         Ok("async")
             if cuda.has("cuMemAllocAsync")
@@ -257,9 +257,13 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         (Ok(nvml), Some(unit)) => Sensors::find(nvml, unit),
         _ => None,
     };
+    let builtins = {
+        let _current = context.enter()?;
+        Builtins::new(&context, seat.capability >= crate::inventory::LEAST_CAPABILITY, multiprocessors)
+    };
     Ok(CudaDevice {
         info: seat.info.clone(),
-        builtins: Builtins::new(seat.capability >= crate::inventory::LEAST_CAPABILITY, multiprocessors),
+        builtins,
         peers: started.seats.iter().map(reaches).collect(),
         enabled: started.seats.iter().map(|_| AtomicBool::new(false)).collect(),
         limits,

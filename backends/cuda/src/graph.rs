@@ -1,18 +1,21 @@
 //! Native graphs (H31): of captured streams, and of lists.
 //!
-//! A function of the host becomes two nodes, as in a stream: one that hands it to our threads, and one that waits for a word
-//! (see [`host_call`](crate::host_call)). The graph keeps the native graph beside what runs, since nodes are named by it.
+//! A function of the host becomes two nodes (see [`node_call`](crate::node_call)). The graph keeps the native graph beside
+//! what runs, since nodes are named by it.
 
 use crate::context::Context;
+use crate::conv::Failed;
 use crate::device::{CudaDevice, unknown};
-use crate::host_call::{NodeFn, node_turn};
 use crate::kernel::Native;
+use crate::node_call::{NodeFn, node_turn};
 use crate::sys::*;
 use anyaccel_hal::{
     CaptureId, CaptureMode, End, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, HostPtr, Op, OwnedArg, StreamId,
 };
-use std::ffi::c_void;
+use anyaccel_kit::Mutex;
+use std::ffi::{CString, c_char, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An executable graph.
 #[derive(Debug)]
@@ -21,6 +24,7 @@ pub(crate) struct Graph {
     graph: CUgraph,
     exec: CUgraphExec,
     nodes: Vec<Node>,
+    functions: Functions,
 }
 
 /// What became of a node of a list.
@@ -31,6 +35,37 @@ struct Node {
     /// What later nodes come after.
     last: CUgraphNode,
     function: Option<Arc<NodeFn>>,
+}
+
+/// The functions of a graph. Locked while a replay is enqueued, so that none is replaced meanwhile.
+#[derive(Debug)]
+enum Functions {
+    None,
+    Some(Mutex<Vec<Arc<NodeFn>>>),
+}
+
+impl Functions {
+    fn of(nodes: &[Node]) -> Self {
+        let functions: Vec<_> = nodes.iter().filter_map(|node| node.function.clone()).collect();
+        if functions.is_empty() { Self::None } else { Self::Some(Mutex::new(functions)) }
+    }
+
+    /// Acts while no replay is being enqueued.
+    fn between_replays<R>(&self, act: impl FnOnce() -> R) -> R {
+        let _lock = match self {
+            Self::None => None,
+            Self::Some(functions) => Some(functions.lock()),
+        };
+        act()
+    }
+
+    /// Enqueues a replay, which calls each of them.
+    fn replay(&self, launch: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+        let Self::Some(functions) = self else { return launch() };
+        let functions = functions.lock();
+        functions.iter().for_each(|function| function.expect());
+        launch().inspect_err(|_| functions.iter().for_each(|function| function.expect_no_more()))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,7 +242,8 @@ impl CudaDevice {
         // SAFETY: a valid place for the answer; the graph lives.
         let made = unsafe { self.context.cuda.cuGraphInstantiateWithFlags(&raw mut exec, draft.graph, 0) };
         self.context.check(made)?;
-        let graph = Graph { context: Arc::clone(&self.context), graph: draft.keep(), exec, nodes };
+        let functions = Functions::of(&nodes);
+        let graph = Graph { context: Arc::clone(&self.context), graph: draft.keep(), exec, nodes, functions };
         Ok(GraphExec(self.machine.graphs.insert(Arc::new(graph))))
     }
 }
@@ -242,6 +278,24 @@ fn flat_copy(dst: NativeEnd, src: NativeEnd, len: usize) -> CUDA_MEMCPY3D_v2 {
         Height: 1,
         Depth: 1,
     }
+}
+
+/// What the driver wrote to a file that it was told: it has no other way. The file is in a folder of its own, which others
+/// may not enter.
+fn drawn(write: impl FnOnce(*const c_char) -> Result<(), Failed>) -> Option<String> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("anyaccel-cuda-{}-{number}", std::process::id()));
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder).ok()?;
+    let file = folder.join("graph.dot");
+    let path = CString::new(file.as_os_str().as_encoded_bytes()).ok();
+    let written = path.and_then(|path| write(path.as_ptr()).ok()).and_then(|()| std::fs::read(&file).ok());
+    // What is left behind is in the folder for such things.
+    let _removed = std::fs::remove_dir_all(&folder);
+    written.map(|text| String::from_utf8_lossy(&text).into_owned())
 }
 
 /// An end of a copy: a pointer of the host, or if that is null an address of the device.
@@ -363,13 +417,8 @@ impl Graphs for CudaDevice {
             (graph, self.stream(stream, "cuGraphLaunch")?)
         };
         let _current = self.context.enter()?;
-        let functions = || graph.nodes.iter().filter_map(|node| node.function.as_ref());
-        functions().for_each(|function| function.expect());
         // SAFETY: both live; one replay at a time, as this function's caller promises.
-        let launched = unsafe { self.context.cuda.cuGraphLaunch(graph.exec, stream.raw) };
-        if launched.is_err() {
-            functions().for_each(|function| function.expect_no_more());
-        }
+        let launched = graph.functions.replay(|| unsafe { self.context.cuda.cuGraphLaunch(graph.exec, stream.raw) });
         stream.touch();
         self.context.check(launched)
     }
@@ -383,10 +432,15 @@ impl Graphs for CudaDevice {
         if node.form != Form::of(&op) {
             return Err(Fault::invalid("graph.update", format!("{:?} in place of {:?}", Form::of(&op), node.form)));
         }
-        if node.form == Form::HostCall {
-            return Err(Fault::unsupported("graph.update").note("a function of the host"));
-        }
         let _current = self.context.enter()?;
+        let op = match (op, &node.function) {
+            (Op::HostCall(function), Some(node)) => {
+                let over = graph.functions.between_replays(|| node.replace(function));
+                drop(over);
+                return Ok(());
+            }
+            (op, _) => op,
+        };
         let (cuda, raw) = (self.context.cuda, self.context.raw);
         let (exec, node) = (graph.exec, node.native);
         // SAFETY: H1 and H5, as this function's caller promises; the driver takes parameters before it returns.
@@ -402,6 +456,16 @@ impl Graphs for CudaDevice {
                 })
             })
         }
+    }
+
+    unsafe fn dot(&self, graph: GraphExec) -> Option<String> {
+        // SAFETY: H1, as this function's caller promises.
+        let graph = unsafe { self.machine.graphs.get(graph.0) }?;
+        let _current = self.context.enter().ok()?;
+        // SAFETY: the graph lives; a C string.
+        drawn(|path| unsafe {
+            self.context.cuda.cuGraphDebugDotPrint(graph.graph, path, CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)
+        })
     }
 
     unsafe fn destroy(&self, graph: GraphExec) {
@@ -423,11 +487,10 @@ impl CudaDevice {
         match status {
             CU_STREAM_CAPTURE_STATUS_NONE => Ok(None),
             CU_STREAM_CAPTURE_STATUS_ACTIVE => Ok(Some(CaptureId(id))),
-            _ => Err(crate::conv::Failed {
-                api: "cuStreamGetCaptureInfo_v2",
-                code: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+            _ => {
+                let (api, code) = ("cuStreamGetCaptureInfo_v2", CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+                Err(Failed { api, code }.fault())
             }
-            .fault()),
         }
     }
 

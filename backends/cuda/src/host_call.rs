@@ -9,6 +9,7 @@
 //! calls it. Where the driver has no such waits, its own thread calls the function.
 
 use crate::context::{Cancel, Context};
+use crate::node_call::NodeFn;
 use crate::sys::{CU_STREAM_WAIT_VALUE_GEQ, CUstream};
 use crate::words::Word;
 use anyaccel_hal::{Fault, FaultKind, HostFn, HostStatus};
@@ -22,8 +23,8 @@ use std::sync::Arc;
 pub(crate) enum Job {
     /// A function of a stream.
     Function { function: HostFn, status: HostStatus, then: Option<(Arc<Functions>, u32)> },
-    /// A function of a graph.
-    Node { node: Arc<NodeFn>, status: HostStatus },
+    /// A function of a graph, of that generation: what is due of it.
+    Node { node: Arc<NodeFn>, generation: u64, status: HostStatus },
 }
 
 /// Runs a job, on a thread that may block.
@@ -36,17 +37,16 @@ pub(crate) fn run(job: Job) {
                 functions.done(value);
             }
         }
-        Job::Node { node, status } => node.run(status),
+        Job::Node { node, generation, status } => node.run(generation, status),
     }
 }
 
 /// Hands a job to a callback thread; runs it here, as cancelled, once those have been told to end.
-fn hand(context: &Context, job: Job) {
-    if let Err(job) = context.callbacks.push(job) {
-        run(match job {
-            Job::Function { function, then, .. } => Job::Function { function, status: HostStatus::Cancelled, then },
-            Job::Node { node, .. } => Job::Node { node, status: HostStatus::Cancelled },
-        });
+pub(crate) fn hand(context: &Context, job: Job) {
+    if let Err(mut job) = context.callbacks.push(job) {
+        let (Job::Function { status, .. } | Job::Node { status, .. }) = &mut job;
+        *status = HostStatus::Cancelled;
+        run(job);
     }
 }
 
@@ -141,7 +141,7 @@ impl Functions {
 }
 
 impl Cancel for Functions {
-    fn cancel(&self) {
+    fn cancel(self: Arc<Self>) {
         let mut queue = self.queue.lock();
         let waiting = std::mem::take(&mut queue.waiting);
         if let Some(word) = &queue.word {
@@ -167,120 +167,4 @@ unsafe extern "C" fn turn(data: *mut c_void) {
     // SAFETY: the box that `enqueue` made for this call.
     let (functions, value) = *unsafe { Box::from_raw(data.cast::<(Arc<Functions>, u32)>()) };
     functions.begin(value);
-}
-
-#[derive(Debug)]
-struct NodeState {
-    /// Taken out while it runs.
-    function: Option<HostFn>,
-    /// Replays that have not called it yet.
-    expected: u32,
-    word: Option<Word>,
-}
-
-/// A function that is a node of a graph: called once a replay, of which there is one at a time.
-#[derive(Debug)]
-pub(crate) struct NodeFn {
-    context: Arc<Context>,
-    state: Mutex<NodeState>,
-}
-
-impl NodeFn {
-    /// Value of the word once the function of this replay has returned; 0 before.
-    pub(crate) const DONE: u32 = 1;
-
-    /// The context is current.
-    pub(crate) fn new(context: Arc<Context>, function: HostFn) -> Result<Arc<Self>, Fault> {
-        context
-            .callbacks
-            .ensure_thread()
-            .map_err(|error| Fault::new(FaultKind::OutOfMemory, "host_call").note(format!("no thread: {error}")))?;
-        let word = context.words.take_node(&context)?;
-        let state = NodeState { function: Some(function), expected: 0, word: Some(word) };
-        let node = Arc::new(Self { context: Arc::clone(&context), state: Mutex::new(state) });
-        let this: Arc<dyn Cancel> = node.clone();
-        context.register(Arc::downgrade(&this));
-        Ok(node)
-    }
-
-    pub(crate) fn word(&self) -> u64 {
-        self.state.lock().word.as_ref().map_or(0, |word| word.device)
-    }
-
-    /// A replay that will call it is being enqueued.
-    pub(crate) fn expect(&self) {
-        self.state.lock().expected += 1;
-    }
-
-    /// That replay was refused.
-    pub(crate) fn expect_no_more(&self) {
-        let mut state = self.state.lock();
-        state.expected = state.expected.saturating_sub(1);
-    }
-
-    fn begin(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        if state.expected == 0 {
-            return;
-        }
-        state.expected -= 1;
-        if let Some(word) = &state.word {
-            word.set(0);
-        }
-        drop(state);
-        hand(&self.context, Job::Node { node: Arc::clone(self), status: HostStatus::Run });
-    }
-
-    fn run(&self, status: HostStatus) {
-        let function = self.state.lock().function.take();
-        if let Some(mut function) = function {
-            function.call(status);
-            self.state.lock().function = Some(function);
-        }
-        if let Some(word) = &self.state.lock().word {
-            word.set(Self::DONE);
-        }
-    }
-}
-
-impl Cancel for NodeFn {
-    fn cancel(&self) {
-        let mut state = self.state.lock();
-        let calls = std::mem::take(&mut state.expected);
-        let function = if calls > 0 { state.function.take() } else { None };
-        if let Some(word) = &state.word {
-            word.set(Self::DONE);
-        }
-        drop(state);
-        if let Some(function) = function {
-            let mut left = calls;
-            let mut function = function;
-            let all = HostFn::new(move |status| {
-                while left > 0 {
-                    left -= 1;
-                    function.call(status);
-                }
-            });
-            hand(&self.context, Job::Function { function: all, status: HostStatus::Cancelled, then: None });
-        }
-    }
-}
-
-impl Drop for NodeFn {
-    fn drop(&mut self) {
-        if let Some(word) = self.state.lock().word.take() {
-            self.context.words.put_node(word);
-        }
-    }
-}
-
-/// What the driver calls in a graph's turn. The pointer is that of an `Arc` which the graph keeps.
-pub(crate) unsafe extern "C" fn node_turn(data: *mut c_void) {
-    let node = data.cast_const().cast::<NodeFn>();
-    // SAFETY: the graph keeps the node while replays of it are under way (H31), so one more count can be taken.
-    let node = unsafe {
-        Arc::increment_strong_count(node);
-        Arc::from_raw(node)
-    };
-    node.begin();
 }

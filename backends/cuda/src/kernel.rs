@@ -8,9 +8,9 @@ use crate::conv::Failed;
 use crate::device::CudaDevice;
 use crate::params;
 use crate::sys::*;
-use anyaccel_hal::{Arg, Fault, FaultKind, Format, Kernel, KernelSource, Kernels, KernelsLimits, Launch};
+use anyaccel_hal::{Arg, Fault, Format, Kernel, KernelSource, Kernels, KernelsLimits, Launch};
 use anyaccel_kernels::Builtin;
-use std::ffi::{CString, c_char, c_void};
+use std::ffi::{CString, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -53,22 +53,32 @@ impl Module {
         }
     }
 
-    /// A function of it. The context is current.
+    /// A function of it, ready to be launched: a driver that loads lazily may wait for the device when it loads a function,
+    /// and a launch must not (H5). The context is current.
     pub(crate) fn function(&self, name: &str) -> Result<CUfunction, Fault> {
         let missing = || Fault::invalid("cuModuleGetFunction", format!("the code has no function {name:?}"));
         let entry = CString::new(name).map_err(|_| missing())?;
         let mut function = CUfunction::NULL;
+        let _relaxed = self.context.relaxed();
         // SAFETY: a valid place for the answer, a C string; the module lives.
         match unsafe { self.context.cuda.cuModuleGetFunction(&raw mut function, self.raw, entry.as_ptr()) } {
-            Ok(()) => Ok(function),
-            Err(Failed { code: CUDA_ERROR_NOT_FOUND, .. }) => Err(missing().code(CUDA_ERROR_NOT_FOUND.into())),
+            Ok(()) => {}
+            Err(Failed { code: CUDA_ERROR_NOT_FOUND, .. }) => {
+                return Err(missing().code(CUDA_ERROR_NOT_FOUND.into()));
+            }
+            Err(failed) => return Err(self.context.fault(failed)),
+        }
+        // SAFETY: the function's module lives.
+        match unsafe { self.context.cuda.cuFuncLoad(function) } {
+            // Without that call it is loaded by the one above.
+            Ok(()) | Err(Failed { code: ABSENT, .. }) => Ok(function),
             Err(failed) => Err(self.context.fault(failed)),
         }
     }
 }
 
-/// The same fault with the assembler's log.
-fn told(fault: Fault, log: &[u8]) -> Fault {
+/// The same fault with a tool's log, which ends with a zero.
+pub(crate) fn told(fault: Fault, log: &[u8]) -> Fault {
     let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
     let text = String::from_utf8_lossy(text);
     match text.trim() {
@@ -178,7 +188,7 @@ impl CudaDevice {
         if !words[0].is_multiple_of(planned.plan.alignment) {
             return Err(invalid(format!("{builtin}: a place that is not aligned to {} bytes", planned.plan.alignment)));
         }
-        let function = self.builtins.function(&self.context, builtin)?;
+        let function = self.builtins.function(builtin)?;
         let mut params: [*mut c_void; 5] = [std::ptr::null_mut(); 5];
         let count = 2 * builtin.places();
         for (param, word) in params.iter_mut().zip(&mut words[..count]) {
@@ -311,48 +321,4 @@ impl Kernels for CudaDevice {
     unsafe fn unload(&self, kernel: Kernel) {
         drop(self.machine.kernels.remove(kernel.0));
     }
-}
-
-/// What NVRTC made of a text of CUDA C++.
-///
-/// # Errors
-/// `Unsupported` where there is no NVRTC; `Invalid` with the compiler's log.
-pub(crate) fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, Fault> {
-    let nvrtc = crate::sys::nvrtc()
-        .map_err(|missing| Fault::new(FaultKind::Unsupported, "nvrtcCreateProgram").note(missing.to_string()))?;
-    let bad = |_| Fault::invalid("nvrtcCreateProgram", "text with a zero in it");
-    let source = CString::new(source).map_err(bad)?;
-    let options = options.iter().map(|&option| CString::new(option)).collect::<Result<Vec<_>, _>>().map_err(bad)?;
-    let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
-    let mut program = NvrtcProgram::NULL;
-    let failed = |failed: Failed| Fault::new(FaultKind::Driver, failed.api).code(failed.code.into());
-    let none = std::ptr::null();
-    // SAFETY: a valid place for the answer, C strings, no headers.
-    unsafe { nvrtc.nvrtcCreateProgram(&raw mut program, source.as_ptr(), c"kernel.cu".as_ptr(), 0, none, none) }
-        .map_err(failed)?;
-    // SAFETY: the program was made above; buffers have the sizes that are asked for first.
-    let made = unsafe {
-        match nvrtc.nvrtcCompileProgram(program, pointers.len() as i32, pointers.as_ptr()) {
-            Ok(()) => {
-                let mut size = 0;
-                nvrtc.nvrtcGetPTXSize(program, &raw mut size).map_err(failed).and_then(|()| {
-                    let mut ptx = vec![0_u8; size];
-                    nvrtc.nvrtcGetPTX(program, ptx.as_mut_ptr().cast()).map_err(failed)?;
-                    // It ends with a zero.
-                    ptx.truncate(size.saturating_sub(1));
-                    Ok(ptx)
-                })
-            }
-            Err(refused) => {
-                let mut size = 0;
-                let _sized = nvrtc.nvrtcGetProgramLogSize(program, &raw mut size);
-                let mut log = vec![0_u8; size.max(1)];
-                let _read = nvrtc.nvrtcGetProgramLog(program, log.as_mut_ptr().cast());
-                Err(told(Fault::new(FaultKind::Invalid, refused.api).code(refused.code.into()), &log))
-            }
-        }
-    };
-    // SAFETY: made above, used no more.
-    let _destroyed = unsafe { nvrtc.nvrtcDestroyProgram(&raw mut program) };
-    made
 }

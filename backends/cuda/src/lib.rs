@@ -11,9 +11,10 @@
 //! | `driver`, `machine`, `device` | starting and opening; what devices share; calls become native calls |
 //! | `context` | the primary context, made current around calls; loss of the device |
 //! | `stream`, `wait` | streams, marks, host threads that wait |
-//! | `host_call`, `words`, `gate` | functions of the host, and what holds streams up |
+//! | `host_call`, `node_call`, `words`, `gate` | functions of the host in streams and graphs, and what holds streams up |
 //! | `memory`, `virtual_memory` | segments, pinned memory, peers; growable segments |
 //! | `kernel`, `params`, `builtin` | loading and launching; the built-in kernels |
+//! | `compiler` | CUDA C++ to PTX, where NVRTC is installed |
 //! | `graph` | native graphs of captures and lists |
 //! | `native_events`, `telemetry` | events with names of their own; sensors |
 //!
@@ -26,6 +27,7 @@
 //! driver's stream-ordered pool, so that giving it back does not wait for the device.
 
 mod builtin;
+mod compiler;
 mod context;
 mod conv;
 mod device;
@@ -39,6 +41,7 @@ mod machine;
 pub mod mask;
 mod memory;
 mod native_events;
+mod node_call;
 mod params;
 mod probe;
 mod stream;
@@ -48,20 +51,13 @@ mod virtual_memory;
 mod wait;
 mod words;
 
+pub use compiler::{compile, compiler_version};
 pub use conv::Failed;
 
-use anyaccel_hal::{Driver, Fault};
+use anyaccel_hal::Driver;
 use std::sync::Arc;
 
 /// The driver. Starts nothing.
 pub fn driver() -> Arc<dyn Driver> {
     Arc::new(driver::CudaDriver::new())
-}
-
-/// Compiles CUDA C++ to PTX with NVRTC, where it is installed. Needs no device and starts none.
-///
-/// # Errors
-/// `Unsupported` where there is no NVRTC; `Invalid` with the compiler's log in the note.
-pub fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, Fault> {
-    kernel::compile(source, options)
 }

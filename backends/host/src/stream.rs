@@ -50,6 +50,8 @@ pub(crate) struct Mail {
     pub(crate) held: Option<Class>,
     /// The last mark given out.
     marks: u64,
+    /// Work was enqueued since.
+    since: bool,
     pub(crate) waiting: Waiting,
 }
 
@@ -57,6 +59,20 @@ impl Mail {
     /// The class of the next operation. Not while Running: then the outbox is the holder's.
     pub(crate) fn head(&self) -> Option<Class> {
         self.held.or_else(|| self.inbox.front().map(Op::class))
+    }
+
+    /// Appends work, which the next mark will be behind.
+    fn append(&mut self, op: Op) {
+        self.since = true;
+        self.inbox.push_back(op);
+    }
+
+    /// Appends a new mark.
+    fn append_mark(&mut self) -> u64 {
+        self.marks += 1;
+        self.since = false;
+        self.inbox.push_back(Op::Mark(self.marks));
+        self.marks
     }
 
     /// Nothing is enqueued and nothing runs: every mark has ended.
@@ -102,6 +118,7 @@ impl Stream {
                 listed: false,
                 held: None,
                 marks: 0,
+                since: false,
                 waiting: Waiting::new(),
             }),
             outbox: Cell::new(VecDeque::new()),
@@ -135,7 +152,7 @@ impl Stream {
     #[inline]
     pub(crate) fn push(&self, op: Op) {
         let mut mail = self.mail.lock();
-        mail.inbox.push_back(op);
+        mail.append(op);
         if mail.state == State::Idle {
             self.unsent.store(true, Ordering::Relaxed);
         }
@@ -144,23 +161,29 @@ impl Stream {
     /// Appends an operation and submits what there is.
     pub(crate) fn push_and_submit(self: &Arc<Self>, op: Op) {
         let mut mail = self.mail.lock();
-        mail.inbox.push_back(op);
+        mail.append(op);
         let entry = self.submit_locked(&mut mail);
         drop(mail);
         self.list(entry);
     }
 
-    /// A new mark, submitted. On a stream at rest it has ended at once.
+    /// Whether all that was enqueued has ended: at rest, or behind a mark that has ended and nothing since, where who ran that
+    /// may not have put the token back yet.
+    fn all_ended(&self, mail: &Mail) -> bool {
+        mail.at_rest() || (!mail.since && self.ended.load(Ordering::Acquire) == mail.marks)
+    }
+
+    /// A new mark, submitted. If all before it has ended, it has at once.
     pub(crate) fn mark(self: &Arc<Self>) -> u64 {
         let mut mail = self.mail.lock();
-        mail.marks += 1;
-        let mark = mail.marks;
-        if mail.at_rest() {
-            // Nobody can wait for a later mark, and every earlier one has ended.
-            self.ended.store(mark, Ordering::Release);
-            return mark;
+        if self.all_ended(&mail) {
+            mail.marks += 1;
+            mail.since = false;
+            // Nobody can wait for a later mark, and every earlier one has ended: no other thread writes this.
+            self.ended.store(mail.marks, Ordering::Release);
+            return mail.marks;
         }
-        mail.inbox.push_back(Op::Mark(mark));
+        let mark = mail.append_mark();
         let entry = self.submit_locked(&mut mail);
         drop(mail);
         self.list(entry);
@@ -170,12 +193,10 @@ impl Stream {
     /// A mark behind everything enqueued, not submitted; `None` if everything has ended.
     pub(crate) fn mark_unless_at_rest(&self) -> Option<u64> {
         let mut mail = self.mail.lock();
-        if mail.at_rest() {
+        if self.all_ended(&mail) {
             return None;
         }
-        mail.marks += 1;
-        let mark = mail.marks;
-        mail.inbox.push_back(Op::Mark(mark));
+        let mark = mail.append_mark();
         if mail.state == State::Idle {
             self.unsent.store(true, Ordering::Relaxed);
         }
@@ -190,7 +211,7 @@ impl Stream {
             now();
             return;
         }
-        mail.inbox.push_back(later);
+        mail.append(later);
         if mail.state == State::Idle {
             self.unsent.store(true, Ordering::Relaxed);
         }

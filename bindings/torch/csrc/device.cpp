@@ -130,7 +130,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
   }
 
-  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag flag) const override {
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag flag)
+      const override {
     TORCH_CHECK(
         device == -1 || device == stream.device_index(), "Event device index ", static_cast<int>(device),
         " does not match recording stream's device index ", static_cast<int>(stream.device_index()), ".");

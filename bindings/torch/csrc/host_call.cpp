@@ -176,8 +176,8 @@ class HostCall {
       }
     }
     TORCH_CHECK(
-        !captured_ || is_capturing(current_stream(tensor.device().index())), name_of(asked_), " can't be captured into a graph: ",
-        "its argument on ", tensor.device(), " takes no part in the capture.");
+        !captured_ || is_capturing(current_stream(tensor.device().index())), name_of(asked_),
+        " can't be captured into a graph: its argument on ", tensor.device(), " takes no part in the capture.");
     auto image = make_image(tensor, Room::Pinned);
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       image.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -278,8 +278,8 @@ class HostCall {
       op_.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack_);
     } catch (const c10::Error& error) {
       TORCH_CHECK(
-          number == 0, name_of(asked_), " can't be captured into a graph: the sizes of its results can't be learned from a trial ",
-          "with zeros or ones (", error.what_without_backtrace(), ").");
+          number == 0, name_of(asked_),
+          " can't be captured into a graph: the sizes of its results can't be learned from a trial with zeros or ones (", error.what_without_backtrace(), ").");
       try_out(arguments, 1);
     }
   }

@@ -66,9 +66,9 @@ class DeviceMemory final : public c10::DeviceAllocator {
     return anyaccel_is_started();
   }
 
-  void emptyCache(c10::MempoolId_t) override {
+  void emptyCache(c10::MempoolId_t pool) override {
     const WithoutGil no_gil;
-    check(anyaccel_empty_cache());
+    check(anyaccel_pool_empty_cache({pool.first, pool.second}));
   }
 
   void recordStream(const c10::DataPtr& memory, c10::Stream stream) override {

@@ -150,6 +150,17 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
   }
 }
 
+at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  const at::Tensor element = at::detail::empty_cpu({}, self.scalar_type());
+  element.fill_(value);
+  fill_elements(self, element);
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  return fill_scalar(self, 0);
+}
+
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& to, bool non_blocking) {
   TORCH_CHECK(source.defined() && to.defined(), "A copy needs two tensors.");
   const auto from = source.sizes() == to.sizes() ? source : source.expand(to.sizes());
@@ -207,8 +218,8 @@ void convolution(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
-    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride, c10::IntArrayRef padding,
-    c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
+    const at::Tensor& grad, const at::Tensor& input, const at::Tensor& weight, c10::IntArrayRef stride,
+    c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
   static const auto op = find_operator("aten::convolution_backward", "");
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   torch::jit::Stack stack{
@@ -237,6 +248,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", &at::native::unfold);
   m.impl("view_as_real", &at::native::view_as_real);
   m.impl("view_as_complex", &at::native::view_as_complex);
+  m.impl("fill_.Scalar", &fill_scalar);
+  m.impl("zero_", &zero_);
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &local_scalar_dense);

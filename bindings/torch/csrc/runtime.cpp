@@ -79,7 +79,9 @@ c10::DeviceIndex current_device() {
 }
 
 anyaccel_stream to_native(c10::Stream stream) {
-  TORCH_CHECK(stream.device_type() == kDevice, "A stream of the device ", stream.device(), " is none of ", c10::DeviceTypeName(kDevice, true), ".");
+  TORCH_CHECK(
+      stream.device_type() == kDevice, "A stream of the device ", stream.device(), " is none of ",
+      c10::DeviceTypeName(kDevice, true), ".");
   return ANYACCEL_STREAM(stream.device_index(), stream.id());
 }
 

@@ -263,3 +263,20 @@ def test_recurrent_networks(device: torch.device, kind: type[torch.nn.Module], b
 
     for ours, theirs in zip(run(device), run(torch.device("cpu")), strict=True):
         assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_filling(device: torch.device, dtype: torch.dtype) -> None:
+    assert torch.full((3, 2), 1, dtype=dtype, device=device).cpu().to(torch.complex128).sum() == 6
+    assert torch.zeros(5, dtype=dtype, device=device).cpu().to(torch.complex128).abs().sum() == 0
+    columns = torch.zeros(4, 3, dtype=dtype, device=device)
+    columns[:, 1].fill_(1)
+    assert columns.cpu().to(torch.complex128).sum() == 4
+
+
+def test_filling_conjugates(device: torch.device) -> None:
+    z = torch.zeros(2, dtype=torch.complex64, device=device)
+    z.conj().fill_(1 + 2j)
+    assert z.tolist() == [1 - 2j] * 2
+    with pytest.raises(RuntimeError, match="overflow"):
+        torch.zeros(2, dtype=torch.uint8, device=device).fill_(-1000)

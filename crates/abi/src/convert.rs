@@ -3,11 +3,9 @@
 use crate::raw;
 use crate::text::{self, Buffer};
 use anyaccel_hal::{
-    Arg, DType, DTypeSet, DeviceInfo, End, Fault, FaultKind, HostFn, HostPtr, Mark, Mem, PatternSizes, PciAddress,
-    Place, PriorityRange, Segment, Uuid,
+    Arg, DType, DTypeSet, DeviceInfo, End, Fault, FaultKind, HostFn, HostPtr, Launch, Mark, Mem, PatternSizes,
+    PciAddress, Place, PriorityRange, Segment, Uuid,
 };
-use std::ffi::c_void;
-use std::mem::MaybeUninit;
 
 /// What segments are aligned to at most.
 const MOST_ALIGNMENT: u64 = 2 << 20;
@@ -45,91 +43,147 @@ pub(crate) const fn to_segment(segment: raw::Segment) -> Segment {
     Segment { mem: Mem(segment.mem), addr: segment.addr, len: segment.len }
 }
 
-const NO_PLACE: raw::Place = raw::Place { mem: 0, offset: 0 };
-
-#[inline]
-pub(crate) const fn end(end: End) -> raw::End {
-    let (kind, at, host) = match end {
-        End::Device(at) => (raw::END_DEVICE, place(at), std::ptr::null_mut()),
-        End::Pinned(at) => (raw::END_PINNED, place(at), std::ptr::null_mut()),
-        End::Host(HostPtr(pointer)) => (raw::END_HOST, NO_PLACE, pointer),
-    };
-    raw::End { kind, reserved: 0, place: at, host: host.cast() }
-}
-
-#[inline]
-pub(crate) fn to_end(end: &raw::End, api: &'static str) -> Result<End, Fault> {
-    match end.kind {
-        raw::END_DEVICE => Ok(End::Device(to_place(end.place))),
-        raw::END_PINNED => Ok(End::Pinned(to_place(end.place))),
-        raw::END_HOST => Ok(End::Host(HostPtr(end.host.cast()))),
-        other => Err(Fault::invalid(api, format!("an end of kind {other}"))),
-    }
-}
-
-#[inline]
-pub(crate) const fn arg(arg: Arg<'_>) -> raw::Arg {
-    let (kind, at, bytes, len) = match arg {
-        Arg::Place { place: at, len } => (raw::ARG_PLACE, place(at), std::ptr::null(), len),
-        Arg::Bytes(bytes) => (raw::ARG_BYTES, NO_PLACE, bytes.as_ptr().cast::<c_void>(), bytes.len() as u64),
-        Arg::Local(len) => (raw::ARG_LOCAL, NO_PLACE, std::ptr::null(), len as u64),
-    };
-    raw::Arg { kind, reserved: 0, place: at, bytes, len }
+/// Reads one field of what the other side has just written. Volatile, so that neighbours are not read at once: a wide read of two
+/// narrow writes waits until both have left the store buffer, several nanoseconds.
+///
+/// # Safety
+/// `field` may be read.
+#[inline(always)]
+pub(crate) unsafe fn alone<T: Copy>(field: *const T) -> T {
+    // SAFETY: as this function.
+    unsafe { field.read_volatile() }
 }
 
 /// # Safety
-/// H12: what the argument points to is valid for the call.
+/// `place` may be read.
+#[inline(always)]
+unsafe fn place_at(place: *const raw::Place) -> Place {
+    // SAFETY: as this function.
+    unsafe { Place { mem: Mem(alone(&raw const (*place).mem)), offset: alone(&raw const (*place).offset) } }
+}
+
+/// An end of a copy as the plugin sees it: the same memory.
 #[inline]
-pub(crate) unsafe fn to_arg<'a>(arg: &raw::Arg, api: &'static str) -> Result<Arg<'a>, Fault> {
-    match arg.kind {
-        raw::ARG_PLACE => Ok(Arg::Place { place: to_place(arg.place), len: arg.len }),
-        raw::ARG_BYTES => {
-            let bytes = raw::ConstText { data: arg.bytes.cast(), length: arg.len as usize };
-            // SAFETY: as this function.
-            Ok(Arg::Bytes(unsafe { text::borrowed(bytes) }))
+pub(crate) const fn end(end: &End) -> *const raw::End {
+    std::ptr::from_ref(end).cast()
+}
+
+/// Whether there is an end of that kind.
+///
+/// # Safety
+/// `end` may be read.
+#[inline]
+pub(crate) unsafe fn check_end(end: *const raw::End, api: &'static str) -> Result<(), Fault> {
+    // SAFETY: as this function.
+    match unsafe { (*end).kind } {
+        raw::END_DEVICE | raw::END_PINNED | raw::END_HOST => Ok(()),
+        other => Err(strange(api, "an end", other)),
+    }
+}
+
+/// An end that was checked.
+///
+/// # Safety
+/// As for [`check_end`]; its data is that of its kind.
+#[inline]
+pub(crate) unsafe fn to_end(end: *const raw::End) -> End {
+    // SAFETY: as this function.
+    unsafe {
+        let data = &raw const (*end).data;
+        match (*end).kind {
+            raw::END_HOST => End::Host(HostPtr(alone(&raw const (*data).host).cast())),
+            raw::END_PINNED => End::Pinned(place_at(&raw const (*data).place)),
+            _ => End::Device(place_at(&raw const (*data).place)),
         }
-        raw::ARG_LOCAL => Ok(Arg::Local(arg.len as usize)),
-        other => Err(Fault::invalid(api, format!("an argument of kind {other}"))),
     }
-}
-
-/// How many arguments are converted without an allocation.
-const FEW: usize = 16;
-
-/// Hands `body` the list with each element converted, on the stack if it is short.
-#[inline]
-pub(crate) fn each<T: Copy, U: Copy, R>(list: &[T], convert: impl Fn(T) -> U, body: impl FnOnce(&[U]) -> R) -> R {
-    if list.is_empty() {
-        return body(&[]);
-    }
-    if list.len() > FEW {
-        return body(&list.iter().map(|&item| convert(item)).collect::<Vec<U>>());
-    }
-    let mut few = [const { MaybeUninit::<U>::uninit() }; FEW];
-    for (to, &from) in few.iter_mut().zip(list) {
-        to.write(convert(from));
-    }
-    // SAFETY: the first `list.len()` elements were just written.
-    body(unsafe { std::slice::from_raw_parts(few.as_ptr().cast::<U>(), list.len()) })
-}
-
-/// A function of the host, which whoever gets it owns.
-#[inline]
-pub(crate) fn host_fn(function: HostFn) -> raw::HostFn {
-    // SAFETY: both are repr(C), of the same three pointers; HostStatus is repr(u32), and the header has plugins pass no other
-    // value than it has.
-    unsafe { std::mem::transmute::<HostFn, raw::HostFn>(function) }
 }
 
 /// # Safety
-/// H13: the host handed it over.
+/// `launch` may be read.
 #[inline]
-pub(crate) unsafe fn to_host_fn(function: raw::HostFn, api: &'static str) -> Result<HostFn, Fault> {
-    if function.call.is_none() || function.drop.is_none() {
+pub(crate) unsafe fn to_launch(launch: *const Launch) -> Launch {
+    // SAFETY: as this function.
+    unsafe {
+        let axes = |axes: *const [u32; 3]| {
+            let first: *const u32 = axes.cast();
+            [alone(first), alone(first.add(1)), alone(first.add(2))]
+        };
+        Launch {
+            groups: axes(&raw const (*launch).groups),
+            threads: axes(&raw const (*launch).threads),
+            shared: alone(&raw const (*launch).shared),
+        }
+    }
+}
+
+// What a slice is in memory is not promised, so it is looked at: were it another way round, this would not compile.
+const _: () = {
+    union Parts {
+        slice: &'static [u8],
+        parts: raw::ArgBytes,
+    }
+    // SAFETY: a slice is a pointer and a length; which is where is the question.
+    assert!(unsafe { Parts { slice: b"abc" }.parts.len } == 3);
+    assert!(size_of::<Arg<'_>>() == size_of::<raw::Arg>() && align_of::<Arg<'_>>() == align_of::<raw::Arg>());
+    assert!(size_of::<End>() == size_of::<raw::End>() && align_of::<End>() == align_of::<raw::End>());
+};
+
+/// Arguments as the plugin sees them: the same memory.
+#[inline]
+pub(crate) const fn args(args: &[Arg<'_>]) -> *const raw::Arg {
+    args.as_ptr().cast()
+}
+
+/// Arguments as the host passed them, once their kinds were looked at: the same memory.
+///
+/// # Safety
+/// There are `count`, valid for `'a` as is what they point to (H12).
+#[inline]
+pub(crate) unsafe fn to_args<'a>(
+    args: *const raw::Arg,
+    count: usize,
+    api: &'static str,
+) -> Result<&'a [Arg<'a>], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: as this function.
+    for arg in unsafe { std::slice::from_raw_parts(args, count) } {
+        let known = matches!(arg.kind, raw::ARG_PLACE..=raw::ARG_LOCAL);
+        // SAFETY: the field of this kind.
+        if !known || arg.kind == raw::ARG_BYTES && unsafe { arg.data.bytes.data.is_null() } {
+            return Err(strange(api, "an argument", arg.kind));
+        }
+    }
+    // SAFETY: as this function. Arg is repr(C, u32) with the numbers and the fields of raw::Arg, as far as they go by the
+    // kinds just looked at; what a slice is was compared above, and its pointer is not null.
+    Ok(unsafe { std::slice::from_raw_parts(args.cast(), count) })
+}
+
+#[cold]
+fn strange(api: &'static str, what: &str, kind: u32) -> Fault {
+    let null = if kind == raw::ARG_BYTES { " that is NULL" } else { "" };
+    Fault::invalid(api, format!("{what} of kind {kind}{null}"))
+}
+
+/// A function of the host as the plugin sees it: the same memory. Whoever passes it on forgets it.
+#[inline]
+pub(crate) const fn host_fn(function: &HostFn) -> *const raw::HostFn {
+    // Both are repr(C), of the same three pointers; HostStatus is repr(u32), and the header has plugins pass no other value
+    // than it has.
+    std::ptr::from_ref(function).cast()
+}
+
+/// # Safety
+/// `function` may be read; H13: the host handed it over.
+#[inline]
+pub(crate) unsafe fn to_host_fn(function: *const raw::HostFn, api: &'static str) -> Result<HostFn, Fault> {
+    // SAFETY: as this function.
+    if unsafe { (*function).call.is_none() || (*function).drop.is_none() } {
         return Err(Fault::invalid(api, "a function that is NULL"));
     }
     // SAFETY: as above, and neither function is null; H13: it may be called on any thread and does not unwind.
-    Ok(unsafe { std::mem::transmute::<raw::HostFn, HostFn>(function) })
+    Ok(unsafe { function.cast::<HostFn>().read() })
 }
 
 /// Room for each text of a device's properties, in bytes.
@@ -276,4 +330,72 @@ pub(crate) unsafe fn put_info(raw: *mut raw::DeviceInfo, info: &DeviceInfo) {
     raw.clock_mhz = info.clock_mhz.unwrap_or(0);
     raw.priority_least = info.priorities.least;
     raw.priority_greatest = info.priorities.greatest;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::MaybeUninit;
+
+    const PLACE: Place = Place { mem: Mem(7), offset: 9 };
+
+    #[test]
+    fn ends_are_in_memory_what_the_header_says() {
+        let mut byte = 0_u8;
+        let host = HostPtr(&raw mut byte);
+        for (given, kind) in [
+            (End::Device(PLACE), raw::END_DEVICE),
+            (End::Pinned(PLACE), raw::END_PINNED),
+            (End::Host(host), raw::END_HOST),
+        ] {
+            let raw = end(&given);
+            // SAFETY: it is that end, and the field is that of its kind.
+            unsafe {
+                assert_eq!((*raw).kind, kind);
+                if kind == raw::END_HOST {
+                    assert_eq!((*raw).data.host.cast::<u8>(), host.0);
+                } else {
+                    assert_eq!(((*raw).data.place.mem, (*raw).data.place.offset), (7, 9));
+                }
+                check_end(raw, "copy").expect("a kind that there is");
+                assert_eq!(to_end(raw), given);
+            }
+        }
+        let strange = raw::End { kind: 4, unset: MaybeUninit::uninit(), data: raw::EndData { place: place(PLACE) } };
+        // SAFETY: an end; its kind is what is looked at.
+        let refused = unsafe { check_end(&raw const strange, "copy") }.expect_err("no such kind");
+        assert_eq!(refused.note.as_deref(), Some("an end of kind 4"));
+    }
+
+    #[test]
+    fn arguments_are_in_memory_what_the_header_says() {
+        let given = [Arg::Place { place: PLACE, len: 11 }, Arg::Bytes(b"value"), Arg::Bytes(&[]), Arg::Local(13)];
+        let raw = args(&given);
+        // SAFETY: it is that list, and each field is that of its kind.
+        unsafe {
+            let [place, bytes, empty, local] = *raw.cast::<[raw::Arg; 4]>();
+            assert_eq!((place.kind, place.data.place.place.mem, place.data.place.place.offset), (raw::ARG_PLACE, 7, 9));
+            assert_eq!(place.data.place.len, 11);
+            assert_eq!((bytes.kind, bytes.data.bytes.len, empty.data.bytes.len), (raw::ARG_BYTES, 5, 0));
+            assert_eq!(std::slice::from_raw_parts(bytes.data.bytes.data.cast::<u8>(), 5), b"value");
+            assert_eq!((local.kind, local.data.local), (raw::ARG_LOCAL, 13));
+            assert_eq!(to_args(raw, 4, "launch").expect("kinds that there are"), given);
+            assert_eq!(to_args(std::ptr::null(), 0, "launch").expect("nothing"), []);
+        }
+    }
+
+    #[test]
+    fn arguments_that_can_not_be_are_refused() {
+        let null = raw::ArgData { bytes: raw::ArgBytes { data: std::ptr::null(), len: 0 } };
+        for (kind, said) in [
+            (0, "an argument of kind 0"),
+            (4, "an argument of kind 4"),
+            (raw::ARG_BYTES, "an argument of kind 2 that is NULL"),
+        ] {
+            let strange = raw::Arg { kind, unset: MaybeUninit::uninit(), data: null };
+            // SAFETY: one argument, of which the kind and the pointer are looked at.
+            let refused = unsafe { to_args(&raw const strange, 1, "launch") }.expect_err("no such argument");
+            assert_eq!((refused.kind, refused.note.as_deref()), (FaultKind::Invalid, Some(said)));
+        }
+    }
 }

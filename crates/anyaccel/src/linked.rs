@@ -60,6 +60,8 @@ impl Linked {
 const BUILT_IN: &[Linked] = &[
     #[cfg(feature = "cuda")]
     Linked::new(Kind::CUDA, anyaccel_cuda::driver),
+    #[cfg(feature = "xpu")]
+    Linked::new(Kind::XPU, anyaccel_xpu::driver),
     #[cfg(feature = "opencl")]
     Linked::choosy(Kind::OPENCL, anyaccel_opencl::driver, anyaccel_opencl::driver_by_name),
     #[cfg(feature = "host")]

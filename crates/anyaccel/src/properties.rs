@@ -121,6 +121,26 @@ impl Runtime {
         })
     }
 
+    /// The same for one private pool of device memory, by its id, which may still be in use; (0, 0) is [`Runtime::empty_cache`].
+    /// A pool that graphs were captured in keeps its memory as long as they live.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn empty_pool_cache(&self, pool: (u64, u64)) -> Result<()> {
+        if pool == (0, 0) {
+            return self.empty_cache();
+        }
+        let call = "empty_pool_cache";
+        let Some(live) = self.core.running() else { return Ok(()) };
+        if local::in_host_fn() {
+            return Err(Error::InsideHostFunction { call });
+        }
+        live.open_ports().try_for_each(|port| {
+            port.reap();
+            port.empty_pool(call, pool)
+        })
+    }
+
     /// Gives back pinned memory that is kept for reuse. While the runtime has not started: nothing.
     /// [`torch.accelerator.empty_host_cache`](https://pytorch.org/docs/stable/accelerator.html)
     ///

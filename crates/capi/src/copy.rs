@@ -55,7 +55,7 @@ pub unsafe extern "C" fn anyaccel_copy(
         let wait = flags & ANYACCEL_COPY_ASYNC == 0;
         let used = match (dst_device, src_device) {
             (ANYACCEL_HOST, ANYACCEL_HOST) => {
-                let stream = stream_of(&runtime, stream)?;
+                let stream = stream_of(stream)?;
                 let (to, from, len) = (HostAddress(dst), HostAddress(src.cast_mut()), size as usize);
                 stream.host_fn_mut(move || {
                     let (HostAddress(to), HostAddress(from)) = (to.whole(), from.whole());
@@ -66,14 +66,14 @@ pub unsafe extern "C" fn anyaccel_copy(
             }
             (_, ANYACCEL_HOST) => with_place(&runtime, dst, size, |to, at| {
                 lies_on(to, dst_device, "dst")?;
-                let stream = stream_on(&runtime, stream, dst_device)?;
+                let stream = stream_on(stream, dst_device)?;
                 // SAFETY: C1 and C5 are this function's conditions.
                 unsafe { stream.upload_from(&to.slice(at..at + size)?, src.cast())? };
                 Ok(stream)
             })?,
             (ANYACCEL_HOST, _) => with_place(&runtime, src, size, |from, at| {
                 lies_on(from, src_device, "src")?;
-                let stream = stream_on(&runtime, stream, src_device)?;
+                let stream = stream_on(stream, src_device)?;
                 // SAFETY: C1 and C5 are this function's conditions.
                 unsafe { stream.download_into(dst.cast(), &from.slice(at..at + size)?)? };
                 Ok(stream)
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn anyaccel_copy(
                 with_place(&runtime, src, size, |from, from_at| {
                     lies_on(to, dst_device, "dst")?;
                     lies_on(from, src_device, "src")?;
-                    let stream = stream_on(&runtime, stream, index(to))?;
+                    let stream = stream_on(stream, index(to))?;
                     let (to, from) = (to.slice(to_at..to_at + size)?, from.slice(from_at..from_at + size)?);
                     stream.copy(&to, &from)?;
                     Ok(stream)

@@ -52,7 +52,7 @@ pub extern "C" fn anyaccel_event_destroy(event: anyaccel_event) -> anyaccel_resu
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_record(event: anyaccel_event, stream: anyaccel_stream) -> anyaccel_result {
     call(|| {
-        let stream = stream_of(&Runtime::global(), stream)?;
+        let stream = stream_of(stream)?;
         with(event, |event| event.record(Some(&stream)))
     })
 }
@@ -62,7 +62,7 @@ pub extern "C" fn anyaccel_event_record(event: anyaccel_event, stream: anyaccel_
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_wait(event: anyaccel_event, stream: anyaccel_stream) -> anyaccel_result {
     call(|| {
-        let stream = stream_of(&Runtime::global(), stream)?;
+        let stream = stream_of(stream)?;
         with(event, |event| event.wait(Some(&stream)))
     })
 }

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn anyaccel_host_is_pinned(pointer: *const c_void, pinned:
 pub extern "C" fn anyaccel_host_record_stream(memory: *mut c_void, stream: anyaccel_stream) -> anyaccel_result {
     call(|| {
         let runtime = Runtime::global();
-        let stream = stream_of(&runtime, stream)?;
+        let stream = stream_of(stream)?;
         Ok(runtime.record_pinned(memory.addr() as u64, &stream)?)
     })
 }

@@ -30,8 +30,7 @@ pub unsafe extern "C" fn anyaccel_alloc(
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(memory, "memory")? };
-        let runtime = Runtime::global();
-        let home = stream_on(&runtime, stream, device_or_current)?;
+        let home = stream_on(stream, device_or_current)?;
         if stream != ANYACCEL_CURRENT_STREAM {
             on_device(&home, device_or_current)?;
         }
@@ -82,7 +81,7 @@ pub extern "C" fn anyaccel_record_stream(memory: *mut c_void, stream: anyaccel_s
     }
     call(|| {
         let runtime = Runtime::global();
-        let stream = stream_of(&runtime, stream)?;
+        let stream = stream_of(stream)?;
         Ok(runtime.buffer_at(memory.addr() as u64)?.0.record_stream(&stream)?)
     })
 }
@@ -171,7 +170,7 @@ pub unsafe extern "C" fn anyaccel_fill(
         }
         let runtime = Runtime::global();
         with_place(&runtime, memory, size, |buffer, offset| {
-            let stream = stream_on(&runtime, stream, index(buffer))?;
+            let stream = stream_on(stream, index(buffer))?;
             Ok(stream.fill(&buffer.slice(offset..offset + size)?, pattern)?)
         })
     })
@@ -218,7 +217,7 @@ pub unsafe extern "C" fn anyaccel_convert(
         let runtime = Runtime::global();
         with_place(&runtime, dst, to_bytes, |dst, dst_at| {
             with_place(&runtime, src, from_bytes, |src, src_at| {
-                let stream = stream_on(&runtime, stream, index(dst))?;
+                let stream = stream_on(stream, index(dst))?;
                 let (dst, src) = (dst.slice(dst_at..dst_at + to_bytes)?, src.slice(src_at..src_at + from_bytes)?);
                 Ok(stream.convert(&dst, to, &src, from)?)
             })

@@ -27,6 +27,14 @@ pub extern "C" fn anyaccel_pool_destroy(pool: anyaccel_pool_id) -> anyaccel_resu
     call(|| state::tables().forget_pool(pool))
 }
 
+/// Gives back memory of one pool that is kept for reuse, after waiting for the work that uses it; both 0 is
+/// anyaccel_empty_cache(). The pool may still be in use; one that graphs were captured in keeps its memory as long as they live.
+/// Of a pool that is not there: nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn anyaccel_pool_empty_cache(pool: anyaccel_pool_id) -> anyaccel_result {
+    call(|| Ok(Runtime::global().empty_pool_cache((pool.first, pool.second))?))
+}
+
 /// From now on what this thread takes on the pool's device comes from the pool, until anyaccel_pool_end(). Of nested pools the
 /// innermost takes it.
 #[unsafe(no_mangle)]

@@ -176,7 +176,7 @@ pub unsafe extern "C" fn anyaccel_fill_random(
                     format!("the default generator of device {named} for memory on {}", buffer.device()),
                 ));
             }
-            let stream = stream_on(&runtime, stream, device)?;
+            let stream = stream_on(stream, device)?;
             let options = Options { generator: own.as_ref(), layout };
             Ok(stream.random(&buffer.slice(at..at + size)?, dtype, distribution, &options)?)
         })

@@ -7,6 +7,7 @@
 //! may be held for ever. They stay reachable.
 
 use crate::result::{Failure, Result};
+use crate::stream::KnownStreams;
 use crate::table::Table;
 use crate::types::*;
 use face::random::Generator;
@@ -20,6 +21,7 @@ pub(crate) struct Tables {
     pub(crate) events: Table<Event>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) generators: Table<Generator>,
+    pub(crate) known_streams: KnownStreams,
     /// Reserved and imported ones, which end when nobody has them.
     streams: Mutex<Vec<Stream>>,
     pools: Mutex<Vec<Arc<MemPool>>>,
@@ -53,6 +55,7 @@ fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
         events: Table::new("event"),
         graphs: Table::new("graph"),
         generators: Table::new("generator"),
+        known_streams: KnownStreams::default(),
         streams: Mutex::default(),
         pools: Mutex::default(),
         _before: before,

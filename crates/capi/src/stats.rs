@@ -1,11 +1,11 @@
 //! What the caches count and hold.
 
 use crate::pointer::{put_struct, text, write_text};
-use crate::result::call;
+use crate::result::{Failure, call};
 use crate::runtime::device;
 use crate::types::*;
-use face::Runtime;
 use face::allocator::{HostStats, PoolStat, Stat, Stats, TimeStat};
+use face::{Device, OutOfMemory, Runtime};
 use std::ffi::{c_char, c_void};
 
 impl From<Stat> for anyaccel_stat {
@@ -137,6 +137,38 @@ pub unsafe extern "C" fn anyaccel_memory_summary(
         // SAFETY: C4 is this function's condition.
         unsafe { write_text(write, data, &summary) }
     })
+}
+
+/// Tells a function of every request for device memory that fails, as long as the process lives. May come before the start.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_observe_out_of_memory(
+    observer: anyaccel_out_of_memory_observer,
+    data: *mut c_void,
+) -> anyaccel_result {
+    call(|| {
+        let Some(observer) = observer else { return Err(Failure::argument("observer: NULL")) };
+        let told = Observer { observer, data };
+        Runtime::global().attach_out_of_memory_observer(move |device, report| told.tell(device, report));
+        Ok(())
+    })
+}
+
+struct Observer {
+    observer: unsafe extern "C" fn(*mut c_void, i32, u64, u64, u64),
+    data: *mut c_void,
+}
+
+// SAFETY: C4: it can be called from any thread with its data.
+unsafe impl Send for Observer {}
+// SAFETY: as above.
+unsafe impl Sync for Observer {}
+
+impl Observer {
+    fn tell(&self, device: Device, report: &OutOfMemory) {
+        let index = device.index().map_or(ANYACCEL_HOST, |index| index as i32);
+        // SAFETY: C4.
+        unsafe { (self.observer)(self.data, index, report.requested, report.total, report.free.unwrap_or(u64::MAX)) }
+    }
 }
 
 /// Puts allocator settings in force on all devices, "max_split_size_mb:128,expandable_segments:True" say: all of them or none.

@@ -7,6 +7,8 @@ use crate::runtime::{device, named};
 use crate::state;
 use crate::types::*;
 use face::{Runtime, Stream, StreamOptions};
+use std::ops::Deref;
+use std::sync::OnceLock;
 
 /// Bits of a stream's number on its device; the device is above them.
 const ID_BITS: u32 = 48;
@@ -17,19 +19,72 @@ pub(crate) fn number(stream: &Stream) -> anyaccel_stream {
     u64::from(stream.device_index()) << ID_BITS | stream.stream_id()
 }
 
+/// A stream that a number names.
+pub(crate) enum Named {
+    /// One that lives as long as the process.
+    Kept(&'static Stream),
+    Other(Stream),
+}
+
+impl Deref for Named {
+    type Target = Stream;
+
+    #[inline]
+    fn deref(&self) -> &Stream {
+        match self {
+            Self::Kept(stream) => stream,
+            Self::Other(stream) => stream,
+        }
+    }
+}
+
+/// The streams that live as long as the process, as they were named first: the default and the pooled ones.
+#[derive(Default)]
+pub(crate) struct KnownStreams([OnceLock<Box<[OnceLock<Stream>]>>; KNOWN_DEVICES]);
+
+/// Devices and ids beyond these are asked of the face each time.
+const KNOWN_DEVICES: usize = 16;
+const KNOWN_IDS: usize = 256;
+
+impl KnownStreams {
+    fn place(&self, device: usize, id: usize) -> Option<&OnceLock<Stream>> {
+        let device = self.0.get(device)?.get_or_init(|| (0..KNOWN_IDS).map(|_| OnceLock::new()).collect());
+        device.get(id)
+    }
+
+    #[inline]
+    fn get(&self, device: usize, id: usize) -> Option<&Stream> {
+        self.0.get(device)?.get()?.get(id)?.get()
+    }
+}
+
 /// The stream of a number; `current` is the device whose current stream ANYACCEL_CURRENT_STREAM stands for.
 #[inline]
-pub(crate) fn stream_on(runtime: &Runtime, stream: anyaccel_stream, current: i32) -> Result<Stream> {
+pub(crate) fn stream_on(stream: anyaccel_stream, current: i32) -> Result<Named> {
     if stream == ANYACCEL_CURRENT_STREAM {
-        return Ok(runtime.current_stream(device(current))?);
+        return Ok(Named::Other(Runtime::global().current_stream(device(current))?));
     }
-    Ok(runtime.stream_at((stream >> ID_BITS) as u32, stream & ID)?)
+    let tables = state::tables();
+    match tables.known_streams.get((stream >> ID_BITS) as usize, (stream & ID) as usize) {
+        Some(known) => Ok(Named::Kept(known)),
+        None => ask(tables, stream),
+    }
+}
+
+#[cold]
+fn ask(tables: &'static state::Tables, stream: anyaccel_stream) -> Result<Named> {
+    let (device, id) = (stream >> ID_BITS, stream & ID);
+    let found = Runtime::global().stream_at(device as u32, id)?;
+    match tables.known_streams.place(device as usize, id as usize).filter(|_| !found.is_reserved()) {
+        Some(place) => Ok(Named::Kept(place.get_or_init(|| found))),
+        None => Ok(Named::Other(found)),
+    }
 }
 
 /// The same where no device is given: the current stream is that of the current device.
 #[inline]
-pub(crate) fn stream_of(runtime: &Runtime, stream: anyaccel_stream) -> Result<Stream> {
-    stream_on(runtime, stream, ANYACCEL_CURRENT_DEVICE)
+pub(crate) fn stream_of(stream: anyaccel_stream) -> Result<Named> {
+    stream_on(stream, ANYACCEL_CURRENT_DEVICE)
 }
 
 /// Makes a stream. Starts the runtime.
@@ -98,7 +153,7 @@ pub unsafe extern "C" fn anyaccel_stream_import(
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_destroy(stream: anyaccel_stream) -> anyaccel_result {
     call(|| {
-        let named = stream_of(&Runtime::global(), stream)?;
+        let named = stream_of(stream)?;
         if stream != ANYACCEL_CURRENT_STREAM && named.is_reserved() {
             state::tables().forget_stream(&named);
         }
@@ -139,7 +194,7 @@ pub unsafe extern "C" fn anyaccel_stream_current(
 pub extern "C" fn anyaccel_stream_set_current(stream: anyaccel_stream) -> anyaccel_result {
     call(|| {
         let runtime = Runtime::global();
-        Ok(runtime.set_stream(&stream_of(&runtime, stream)?)?)
+        Ok(runtime.set_stream(&*stream_of(stream)?)?)
     })
 }
 
@@ -153,7 +208,7 @@ pub unsafe extern "C" fn anyaccel_stream_exchange(
 ) -> anyaccel_result {
     call(|| {
         let runtime = Runtime::global();
-        let was = runtime.exchange_stream(&stream_of(&runtime, stream)?)?;
+        let was = runtime.exchange_stream(&*stream_of(stream)?)?;
         // SAFETY: C1 is this function's condition.
         if let Some(out) = unsafe { Out::optional(before) } {
             out.put(number(&was));
@@ -192,7 +247,7 @@ pub unsafe extern "C" fn anyaccel_stream_id(
     priority: *mut i32,
 ) -> anyaccel_result {
     call(|| {
-        let named = stream_of(&Runtime::global(), stream)?;
+        let named = stream_of(stream)?;
         // SAFETY: C1 is this function's condition.
         if let Some(out) = unsafe { Out::optional(id) } {
             out.put(named.stream_id());
@@ -213,7 +268,7 @@ pub unsafe extern "C" fn anyaccel_stream_query(stream: anyaccel_stream, ended: *
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(ended, "ended")? };
-        out.put(stream_of(&Runtime::global(), stream)?.query()?);
+        out.put(stream_of(stream)?.query()?);
         Ok(())
     })
 }
@@ -221,16 +276,13 @@ pub unsafe extern "C" fn anyaccel_stream_query(stream: anyaccel_stream, ended: *
 /// Waits for all work enqueued so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_synchronize(stream: anyaccel_stream) -> anyaccel_result {
-    call(|| Ok(stream_of(&Runtime::global(), stream)?.synchronize()?))
+    call(|| Ok(stream_of(stream)?.synchronize()?))
 }
 
 /// Makes later work of a stream wait for what is enqueued on another now. It may be on another device.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_wait_stream(stream: anyaccel_stream, other: anyaccel_stream) -> anyaccel_result {
-    call(|| {
-        let runtime = Runtime::global();
-        Ok(stream_of(&runtime, stream)?.wait_stream(&stream_of(&runtime, other)?)?)
-    })
+    call(|| Ok(stream_of(stream)?.wait_stream(&*stream_of(other)?)?))
 }
 
 /// The vendor's stream (a CUstream, a cl_command_queue); 0 where there is none. Valid while the stream lives.
@@ -239,7 +291,7 @@ pub unsafe extern "C" fn anyaccel_stream_native(stream: anyaccel_stream, native:
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(native, "native")? };
-        out.put(stream_of(&Runtime::global(), stream)?.native_handle()?);
+        out.put(stream_of(stream)?.native_handle()?);
         Ok(())
     })
 }
@@ -253,7 +305,7 @@ pub unsafe extern "C" fn anyaccel_stream_is_capturing(
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(capturing, "capturing")? };
-        out.put(stream_of(&Runtime::global(), stream)?.is_capturing()?);
+        out.put(stream_of(stream)?.is_capturing()?);
         Ok(())
     })
 }
@@ -268,7 +320,7 @@ pub unsafe extern "C" fn anyaccel_stream_host_function(
     call(|| {
         // SAFETY: C1, C3 and C4 are this function's conditions.
         let function = unsafe { HostFunction::new(function)? };
-        let stream = stream_of(&Runtime::global(), stream)?;
+        let stream = stream_of(stream)?;
         Ok(stream.host_fn_mut(move || function.run())?)
     })
 }

@@ -145,6 +145,11 @@ pub const ANYACCEL_HISTORY_ALL: u32 = 2;
 /// Receives text in one or several pieces, during the call that it was given to.
 pub type anyaccel_write_text = Option<unsafe extern "C" fn(data: *mut c_void, text: *const c_char, len: usize)>;
 
+/// Is told of a request for device memory that failed, before its caller gets the error: on that thread, without locks. Bytes
+/// that the driver does not tell are UINT64_MAX. Nothing can be allocated in it; statistics and snapshots can be taken.
+pub type anyaccel_out_of_memory_observer =
+    Option<unsafe extern "C" fn(data: *mut c_void, device: i32, requested: u64, total: u64, free: u64)>;
+
 /// What a device is. Set struct_size; text is terminated, and cut where it is too long.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

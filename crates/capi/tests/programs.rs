@@ -1,5 +1,8 @@
 //! The programs in `tests/c`, compiled and run against the library: as it is, and under AddressSanitizer.
 
+#[path = "../../abi/tests/plugins/compile.rs"]
+mod plugin;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -28,6 +31,14 @@ fn library() -> &'static Path {
 
 /// Compiles a program, and returns its path.
 fn compile(name: &str, extra: &[&str]) -> PathBuf {
+    compile_with(name, extra, &["-lanyaccel"])
+}
+
+fn compile_with(name: &str, extra: &[&str], libraries: &[&str]) -> PathBuf {
+    compile_source(&root().join("tests/c").join(name).with_extension("c"), name, extra, libraries)
+}
+
+fn compile_source(source: &Path, name: &str, extra: &[&str], libraries: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{}", extra.concat().replace('/', "_")));
     let library = library();
     let out = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
@@ -37,14 +48,14 @@ fn compile(name: &str, extra: &[&str]) -> PathBuf {
         .args(extra)
         .arg("-o")
         .arg(&program)
-        .arg(root().join("tests/c").join(name).with_extension("c"))
+        .arg(source)
         .arg("-L")
         .arg(library)
-        .arg("-lanyaccel")
+        .args(libraries)
         .arg(format!("-Wl,-rpath,{}", library.display()))
         .output()
         .expect("a C compiler");
-    assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{source:?}: {}", String::from_utf8_lossy(&out.stderr));
     program
 }
 
@@ -94,4 +105,63 @@ macro_rules! on_the_host {
         })*
     };
 }
-on_the_host!(runtime, streams, events, memory, host_memory);
+on_the_host!(runtime, streams, events, memory, host_memory, random, graphs, stats, threads, exit);
+
+/// Memory that the host can't reach, at made-up addresses.
+#[test]
+fn on_a_simulated_device() {
+    for program in [compile("threads", &[]), example()] {
+        run(&program, &[("ANYACCEL_BACKEND", "sim")]);
+    }
+}
+
+#[test]
+fn the_example_runs() {
+    run(&example(), &[("ANYACCEL_BACKEND", "host")]);
+}
+
+/// The program of `examples/capi-c`.
+fn example() -> PathBuf {
+    compile_source(&root().join("../../examples/capi-c/pi.c"), "example", &[], &["-lanyaccel"])
+}
+
+#[test]
+fn children_of_fork_start_anew_where_the_kind_can() {
+    run(&compile("fork", &[]), &[("ANYACCEL_BACKEND", "host"), TWO, ("FORK", "restarts")]);
+}
+
+#[test]
+fn children_of_fork_get_the_one_error_where_the_kind_cannot() {
+    let definitions = ["NAME=\"once\"", "FLAGS=ANYACCEL_FORK_SAFE_PROBE"];
+    let plugin = plugin::small(env!("CARGO_TARGET_TMPDIR"), "capi_once", &definitions);
+    let plugin = plugin.to_str().expect("a plain path");
+    run(&compile("fork", &["-DONCE"]), &[("ANYACCEL_BACKEND", "once"), ("ANYACCEL_PLUGINS", plugin), ("FORK", "once")]);
+}
+
+/// Memory that only objects name has no addresses to give out.
+#[test]
+fn devices_without_addresses_refuse() {
+    let plugin = plugin::small(env!("CARGO_TARGET_TMPDIR"), "capi_objects", &["NAME=\"objects\"", "PLACES=128"]);
+    let plugin = plugin.to_str().expect("a plain path");
+    run(&compile("objects", &[]), &[("ANYACCEL_BACKEND", "objects"), ("ANYACCEL_PLUGINS", plugin)]);
+}
+
+#[test]
+fn without_a_device_every_call_says_so() {
+    let absent = compile("absent", &[]);
+    run(&absent, &[("ANYACCEL_BACKEND", "nope"), ("EXPECT", "ANYACCEL_ERROR_UNKNOWN_BACKEND")]);
+    run(
+        &absent,
+        &[("ANYACCEL_BACKEND", "host"), ("ANYACCEL_HOST_DEVICES", "0"), ("EXPECT", "ANYACCEL_ERROR_NO_DEVICE")],
+    );
+    run(
+        &absent,
+        &[("ANYACCEL_BACKEND", "host"), ("ANYACCEL_HOST_DEVICES", "x"), ("EXPECT", "ANYACCEL_ERROR_SETTINGS")],
+    );
+}
+
+#[test]
+fn the_static_library_serves_as_well() {
+    let program = compile_with("memory", &["-DSTATIC"], &["-l:libanyaccel.a", "-ldl", "-lm"]);
+    run(&program, &[("ANYACCEL_BACKEND", "host"), TWO]);
+}

@@ -2,12 +2,12 @@
 
 use crate::output::one_line;
 use anyaccel::hal::Absence;
-use anyaccel::{Backend, Selection, plugins};
+use anyaccel::{Backend, Kind, LoadError, Selection, Verdict, plugins};
 
 /// The variable that names a backend.
 pub(crate) const BACKEND: &str = "ANYACCEL_BACKEND";
 /// The variable that names vendors' plugins.
-const PLUGINS: &str = "ANYACCEL_PLUGINS";
+pub(crate) const PLUGINS: &str = "ANYACCEL_PLUGINS";
 
 /// Why there is no device, in words.
 pub(crate) fn absence(absence: &Absence) -> String {
@@ -49,15 +49,28 @@ pub(crate) fn chosen(selection: &Selection, backends: &[Backend]) -> String {
 }
 
 /// Plugins that the environment names and that are none.
-fn refused() -> Vec<String> {
-    let refused = plugins().into_iter().filter_map(|report| report.outcome.err());
-    refused.map(|error| one_line(&format!("{PLUGINS}: {error}"))).collect()
+pub(crate) fn refusals() -> impl Iterator<Item = LoadError> {
+    plugins().into_iter().filter_map(|report| report.outcome.err())
+}
+
+/// Layers of plugins that are not right. Who names a plugin wants it used.
+pub(crate) fn failing<'a>(backends: &'a [Backend]) -> impl Iterator<Item = String> + 'a {
+    let kinds: Vec<Kind> = plugins().into_iter().filter_map(|report| report.outcome.ok()).collect();
+    let plugins = backends.iter().filter(move |backend| kinds.contains(&backend.kind));
+    plugins.flat_map(|Backend { kind, checks, .. }| {
+        let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail);
+        failed.map(move |check| {
+            let parts = [check.subject.as_str(), check.found.as_str()];
+            let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            one_line(&format!("{PLUGINS}: {kind}, {}: {}", check.layer.name(), said.join(": ")))
+        })
+    })
 }
 
 /// Mistakes in the environment, each with its variable and value: what the first call that needs a device would report.
 pub(crate) fn problems(backends: &[Backend], selection: &Selection) -> Vec<String> {
     let mut problems: Vec<String> = selection.error.iter().map(|error| one_line(&error.to_string())).collect();
-    problems.extend(refused());
+    problems.extend(refusals().map(|error| one_line(&format!("{PLUGINS}: {error}"))));
     for backend in backends {
         let Some(probe) = &backend.probe else { continue };
         match &probe.absence {

@@ -32,6 +32,8 @@ fn quantity(bytes: f64) -> String {
     format!("{digits} {}", UNITS[unit])
 }
 
+pub(crate) use anyaccel_snapshot::words::counted;
+
 /// A share in percent, without a fraction.
 pub(crate) fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.0} %", 100.0 * part / whole) } else { "-".to_owned() }

@@ -40,10 +40,11 @@ Variables:
 
 Errors are one line on standard error. With --json they are also the one
 document on standard output: {\"schema\": \"anyaccel.error.v1\", \"error\":
-{\"class\": ..., \"message\": ...}}; class is usage, environment, input, device,
-wrong or output.
+{\"class\": ..., \"message\": ...}}, or the last line, where there are lines
+already; class is usage, environment, input, device, wrong or output.
 
-Exit code: 0 done, 1 failed, 2 the command line makes no sense.";
+Exit code: 0 done, 1 failed, 2 the command line makes no sense, 141 who reads
+standard output has left.";
 
 #[derive(Parser, Debug)]
 #[command(name = "anyaccel", version, about = "Devices, streams and kernels on any accelerator", long_about = LONG)]
@@ -74,11 +75,6 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(error) => return not_run(&error, arguments.iter().any(|argument| argument == "--json")),
     };
-    if let Command::Cts(args) = &command
-        && let Some(code) = watched::run(args)
-    {
-        return code;
-    }
     let json = match &command {
         Command::Info(args) => args.json,
         Command::Doctor(args) => args.json,
@@ -91,10 +87,21 @@ fn main() -> ExitCode {
         Command::Memory(args) => args.json,
         Command::Bench(args) => args.json,
     };
-    let mut output = Output::new(json);
+    let is_watched = match &command {
+        Command::Cts(args) => args.is_watched(),
+        Command::Doctor(args) => args.is_watched(),
+        _ => false,
+    };
+    let mut output = match is_watched {
+        true => match Output::watched(json) {
+            Ok(output) => output,
+            Err(failure) => return Output::new(json).finish(Err(failure)),
+        },
+        false => Output::new(json),
+    };
     let result = match &command {
         Command::Info(_) => info::run(&mut output),
-        Command::Doctor(_) => doctor::run(&mut output),
+        Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Demo(args) => demo::run(args, &mut output),
         Command::Cts(args) => cts::run(args, &mut output),
         Command::Random(args) => random::run(args, &mut output),
@@ -104,11 +111,7 @@ fn main() -> ExitCode {
         Command::Memory(args) => memory::run(args, &mut output),
         Command::Bench(args) => bench::run(args, &mut output),
     };
-    let code = output.finish(result);
-    if matches!(&command, Command::Cts(args) if args.is_watched()) {
-        watched::tell_end();
-    }
-    code
+    output.finish(result)
 }
 
 /// The arguments ask for help, or make no sense.

@@ -1,6 +1,6 @@
 //! `anyaccel memory`: what a memory history shows, in words.
 
-use crate::layout::{bytes, item, percent};
+use crate::layout::{bytes, counted, item, percent};
 use crate::output::{Class, Failure, Output, one_line};
 use crate::snapshot_file;
 use anyaccel_snapshot::findings::{Findings, FreeMemory, findings};
@@ -101,7 +101,7 @@ fn told(found: &Findings, snapshot: &Snapshot) -> String {
         }
     }
     if found.failed > found.out_of_memory.len() as u64 {
-        text.push_str(&format!("  {} requests failed in all\n", found.failed));
+        text.push_str(&format!("  {} failed in all\n", counted(found.failed, "request", "requests")));
     }
     text.push_str(&list(
         "Who holds memory at the peak",
@@ -109,30 +109,33 @@ fn told(found: &Findings, snapshot: &Snapshot) -> String {
         found.holders.iter().map(|share| {
             (
                 format!(
-                    "{:>9} {:>6} {:>6} blocks",
+                    "{:>9} {:>6} {:>6} {}",
                     bytes(share.bytes),
                     percent(share.bytes as f64, found.peak as f64),
-                    share.blocks
+                    share.blocks,
+                    noun(share.blocks, "block", "blocks")
                 ),
                 share.stack,
             )
         }),
     ));
     let (left, blocks) = found.kept_total;
-    let title = format!("Never given back: {} in {blocks} blocks", bytes(left));
+    let title = format!("Never given back: {} in {}", bytes(left), counted(blocks, "block", "blocks"));
     text.push_str(&list(
         &title,
         snapshot,
         found.kept.iter().map(|kept| {
             let grows = if kept.grows() { "  PILES UP" } else { "" };
-            (format!("{:>9} {:>6} blocks{grows}", bytes(kept.bytes), kept.blocks), kept.stack)
+            let blocks = noun(kept.blocks, "block", "blocks");
+            (format!("{:>9} {:>6} {blocks}{grows}", bytes(kept.bytes), kept.blocks), kept.stack)
         }),
     ));
     let (requests, asked) = found.requests;
     let title = format!(
-        "Churn: {requests} requests for {} in all; {} segments taken, {} given back",
+        "Churn: {} for {} in all; {} taken, {} given back",
+        counted(requests, "request", "requests"),
         bytes(asked),
-        found.device_calls.0,
+        counted(found.device_calls.0, "segment", "segments"),
         found.device_calls.1
     );
     text.push_str(&list(
@@ -140,7 +143,13 @@ fn told(found: &Findings, snapshot: &Snapshot) -> String {
         snapshot,
         found.churn.iter().map(|churn| {
             (
-                format!("{:>7} requests {:>9} live for {:.0} events", churn.allocs, bytes(churn.bytes), churn.lifetime),
+                format!(
+                    "{:>7} {:<8} {:>9} live for {}",
+                    churn.allocs,
+                    noun(churn.allocs, "request", "requests"),
+                    bytes(churn.bytes),
+                    counted(churn.lifetime.round() as u64, "event", "events")
+                ),
                 churn.stack,
             )
         }),
@@ -148,7 +157,11 @@ fn told(found: &Findings, snapshot: &Snapshot) -> String {
     text.push_str(&list(
         "Who pins free memory at the end",
         snapshot,
-        found.end.pins.iter().map(|pins| (format!("{:>9} in {} pieces", bytes(pins.bytes), pins.gaps), pins.stack)),
+        found
+            .end
+            .pins
+            .iter()
+            .map(|pins| (format!("{:>9} in {}", bytes(pins.bytes), counted(pins.gaps, "piece", "pieces")), pins.stack)),
     ));
     for caveat in snapshot_file::caveats(&found.caveats) {
         text.push('\n');
@@ -164,13 +177,18 @@ fn free_told(end: &FreeMemory) -> String {
     };
     let pending = if end.pending > 0 { format!(", {} waiting for streams", bytes(end.pending)) } else { String::new() };
     format!(
-        "{} in use{pending}, {} reserved; {} free in {} pieces{largest}; {} of it whole segments",
+        "{} in use{pending}, {} reserved; {} free in {}{largest}; {} of it whole segments",
         bytes(end.allocated),
         bytes(end.reserved),
         bytes(end.free),
-        end.gaps,
+        counted(end.gaps, "piece", "pieces"),
         bytes(end.idle)
     )
+}
+
+/// A noun for a number that stands in a column before it.
+fn noun<'a>(count: u64, one: &'a str, more: &'a str) -> &'a str {
+    if count == 1 { one } else { more }
 }
 
 /// A title and, for each entry, a line of figures and the stack below it.

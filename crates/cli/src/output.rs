@@ -3,15 +3,21 @@
 //! - Exit code 0: done. 1: it failed. 2: the command line makes no sense.
 //! - An error is one line, `anyaccel: ...`, on standard error. With `--json` it is also the one document on standard
 //!   output, [`ErrorDocument`], unless the command has printed its own, which then tells of the failure itself.
-//! - A reader that has had enough (`anyaccel info | head -1`) is no error. Any other failure to write is.
+//! - A reader that has had enough (`anyaccel info | head -1`) hears no complaint; the exit code is then 141, as if `SIGPIPE` had
+//!   ended the command, so that a script can tell an output that is not whole. Any other failure to write is an error.
+//! - What is lines of JSON instead of one document ends with an [`ErrorDocument`] in one line if the command fails.
 //! - A standard output that is closed (`>&-`) is opened as `/dev/null` by the start of every Rust program.
 //!
 //! `println!` and `eprintln!` panic where writing fails, so nothing here uses them.
 
-use serde::Serialize;
+use crate::watched::{self, Told};
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+
+/// The exit code if nobody reads on: what a shell makes of `SIGPIPE`.
+const READER_LEFT: u8 = 141;
 
 /// A command that failed.
 #[derive(Debug)]
@@ -21,7 +27,7 @@ pub(crate) struct Failure {
 }
 
 /// What failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
     /// The command line makes no sense.
@@ -41,6 +47,11 @@ pub(crate) enum Class {
 impl Failure {
     pub(crate) fn new(class: Class, message: impl AsRef<str>) -> Self {
         Self { class, message: one_line(message.as_ref()) }
+    }
+
+    /// The sentence.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
     }
 
     fn exit_code(&self) -> u8 {
@@ -80,13 +91,28 @@ struct ErrorBody<'a> {
 #[derive(Debug)]
 pub(crate) struct Output {
     json: bool,
+    /// Whether it goes to the process that watches this one.
+    watched: bool,
     reader_left: bool,
     document_written: bool,
+    /// Whether lines were written where other commands write a document.
+    lines_written: bool,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json, reader_left: false, document_written: false }
+        Self { json, watched: false, reader_left: false, document_written: false, lines_written: false }
+    }
+
+    /// The output of a process that is watched: the other one prints it.
+    ///
+    /// # Errors
+    /// Nobody watches.
+    pub(crate) fn watched(json: bool) -> Result<Self, Failure> {
+        let nobody =
+            |error| Failure::new(Class::Output, format!("standard input is not what tells another process: {error}"));
+        watched::open().map_err(nobody)?;
+        Ok(Self { watched: true, ..Self::new(json) })
     }
 
     /// Whether the command prints a document instead of text.
@@ -97,6 +123,10 @@ impl Output {
     /// Writes text, all at once.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
         if self.reader_left {
+            return Ok(());
+        }
+        if self.watched {
+            watched::tell(&Told::Text(text.to_owned()));
             return Ok(());
         }
         let mut stdout = io::stdout().lock();
@@ -111,9 +141,15 @@ impl Output {
     }
 
     /// Writes a part of what the command prints with `--json`, where that is not one document but lines.
-    pub(crate) fn part(&mut self, lines: &str) -> Result<(), Failure> {
-        self.document_written = true;
+    pub(crate) fn lines(&mut self, lines: &str) -> Result<(), Failure> {
+        self.lines_written = true;
         self.text(lines)
+    }
+
+    /// Writes what a watched process has made of its result.
+    pub(crate) fn whole(&mut self, text: &str) -> Result<(), Failure> {
+        self.document_written = true;
+        self.text(text)
     }
 
     /// Whether whoever read the output has had enough.
@@ -132,15 +168,33 @@ impl Output {
 
     /// Says what failed, if something did, and chooses the exit code.
     pub(crate) fn finish(mut self, result: Result<(), Failure>) -> ExitCode {
-        let Err(failure) = result else { return ExitCode::SUCCESS };
+        if self.watched {
+            if let Err(Failure { class, message }) = result {
+                watched::tell(&Told::Failed(class, message));
+            }
+            watched::tell(&Told::End);
+            return ExitCode::SUCCESS;
+        }
+        let Err(failure) = result else {
+            return if self.reader_left { ExitCode::from(READER_LEFT) } else { ExitCode::SUCCESS };
+        };
         error_line(&failure.message);
         if self.json && !self.document_written {
             let error = ErrorBody { class: failure.class, message: &failure.message };
+            let document = ErrorDocument { schema: "anyaccel.error.v1", error };
             // The line above has told it already, and there is no third place to write to.
-            let _untold = self.document(&ErrorDocument { schema: "anyaccel.error.v1", error });
+            let _untold = match serde_json::to_string(&document) {
+                Ok(line) if self.lines_written => self.text(&format!("{line}\n")),
+                _ => self.document(&document),
+            };
         }
         ExitCode::from(failure.exit_code())
     }
+}
+
+/// A line on standard error that is no failure.
+pub(crate) fn note(message: &str) {
+    error_line(&one_line(message));
 }
 
 fn error_line(message: &str) {

@@ -1,8 +1,9 @@
 //! `anyaccel tune`: the settings under which a recorded program would fit.
 
-use crate::layout::{bytes, item, table};
+use crate::layout::{bytes, counted, item, table};
 use crate::output::{Class, Failure, Output, one_line};
 use crate::progress::Progress;
+use crate::snapshot_file::wrong_settings;
 use crate::{size, snapshot_file};
 use anyaccel_snapshot::tune::{CANDIDATES, Candidate, Tuning, candidates, tune};
 use serde::Serialize;
@@ -115,9 +116,7 @@ impl<'a> From<&'a Candidate> for Row<'a> {
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     for text in &args.conf {
-        anyaccel_engine::alloc::Settings::parse(text).map_err(|error| {
-            Failure::new(Class::Usage, format!("--conf: {}:{}: {}", error.key, error.value, error.reason))
-        })?;
+        anyaccel_engine::alloc::Settings::parse(text).map_err(|error| wrong_settings("--conf", &error))?;
     }
     let (snapshot, name) = snapshot_file::read(&args.file)?;
     let histories = snapshot_file::histories(&snapshot, &name)?;
@@ -174,11 +173,11 @@ fn told(tuning: &Tuning, name: &str, caveats: &[String]) -> String {
     let total = tuning.total;
     let mut text = item(0, "history", LABEL, name);
     text.push_str(&item(0, "memory", LABEL, &bytes(total)));
-    text.push_str(&item(0, "tried", LABEL, &format!("{} settings", tuning.candidates.len())));
+    text.push_str(&item(0, "tried", LABEL, &counted(tuning.candidates.len() as u64, "setting", "settings")));
     text.push('\n');
     let default = &tuning.default;
     let defaults = if default.fits {
-        format!("get through with {} to spare, {} retries", bytes(default.margin), default.retries)
+        format!("get through with {} to spare, {}", bytes(default.margin), retries(default.retries))
     } else {
         let (device, event) = default.oom.unwrap_or_default();
         format!("run out of memory on device {device} at event {event}, {:.0} % through", default.done * 100.0)
@@ -198,11 +197,11 @@ fn told(tuning: &Tuning, name: &str, caveats: &[String]) -> String {
         _ => String::new(),
     };
     let margin = format!(
-        "{} to spare ({share:.1} %): {} reserved at the peak, {} in use, {} retries{least}",
+        "{} to spare ({share:.1} %): {} reserved at the peak, {} in use, {}{least}",
         bytes(best.margin),
         bytes(best.peak_reserved),
         bytes(best.peak_allocated),
-        best.retries
+        retries(best.retries)
     );
     text.push_str(&item(0, "margin", LABEL, &margin));
     if best.settings.is_empty() {
@@ -217,6 +216,10 @@ fn told(tuning: &Tuning, name: &str, caveats: &[String]) -> String {
         text.push_str(&item(0, "note", 4, caveat));
     }
     text
+}
+
+fn retries(count: u64) -> String {
+    counted(count, "retry", "retries")
 }
 
 fn runners_up(tuning: &Tuning) -> String {

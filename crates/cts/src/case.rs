@@ -2,11 +2,12 @@
 
 use crate::env::Env;
 use crate::ways::{self, Way};
+use crate::words::differing;
 use anyaccel_hal::Fault;
 use std::fmt;
 
 /// Which floor of the house a case examines.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// The contract between engine and backend: `dyn Device` is called directly.
@@ -82,7 +83,7 @@ pub enum Stop {
 }
 
 /// A broken rule: what the suite expected and what it saw.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Failure {
     /// `H8`, or the id of a sentence of the public contract. Empty: the first rule of the case.
     pub rule: String,
@@ -126,7 +127,11 @@ pub(crate) fn expect(rule: &str, held: bool, expected: &str, seen: impl fmt::Dis
 
 /// Goes on if both are equal.
 pub(crate) fn same<T: PartialEq + fmt::Debug>(rule: &str, what: &str, seen: T, expected: T) -> Outcome {
-    if seen == expected { Ok(()) } else { fail(rule, format!("{what}: {expected:?}"), format!("{seen:?}")) }
+    if seen == expected {
+        return Ok(());
+    }
+    let (seen, expected) = differing(&seen, &expected);
+    fail(rule, format!("{what}: {expected}"), seen)
 }
 
 /// Goes on if both are equal; otherwise names the first byte that differs.
@@ -161,7 +166,7 @@ pub(crate) fn errs<T>(
     match seen {
         Ok(_) => fail(rule, format!("{what}: {expected}"), "success"),
         Err(error) if right(&error) => Ok(()),
-        Err(error) => fail(rule, format!("{what}: {expected}"), format!("{error:?}")),
+        Err(error) => fail(rule, format!("{what}: {expected}"), error.to_string()),
     }
 }
 
@@ -215,6 +220,19 @@ impl Case {
             way: Way::Eager,
             run,
         }
+    }
+
+    /// The rule or sentence that it is about in the first place.
+    pub(crate) fn first_promise(&self) -> String {
+        match self.rules.first() {
+            Some(rule) => format!("H{rule}"),
+            None => self.sentences.first().map_or_else(String::new, |&id| id.into()),
+        }
+    }
+
+    /// A failure that nothing in the case itself has told of: a hang, the end of its process.
+    pub fn failure(&self, expected: impl Into<String>, seen: impl Into<String>) -> Failure {
+        Failure { rule: self.first_promise(), expected: expected.into(), seen: seen.into() }
     }
 
     /// This case, run at once and in further ways. Their names live as long as the table, which is made once.

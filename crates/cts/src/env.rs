@@ -4,6 +4,7 @@ use crate::case::{Capability, Level, Outcome, Stop};
 use crate::lab::{Lab, locked};
 use crate::subject::{Abilities, Ask, Complaints, Made, Subject};
 use crate::ways::{self, Way};
+use crate::words;
 use anyaccel_hal::{Driver, Format, Kind};
 use anyaccel_kernels::Builtin;
 use std::fmt;
@@ -82,7 +83,7 @@ pub(crate) fn abilities(subject: &Subject, seed: u64, child: bool) -> Result<Abi
     let Made { driver, lose, fail_work, .. } = subject.make(&Ask { devices: 2, memory: MEMORY, seed })?;
     let probe = driver.probe();
     if probe.visible == 0 {
-        return Err(probe.absence.map_or_else(|| "no device is visible".into(), |absence| format!("{absence:?}")));
+        return Err(probe.absence.map_or_else(|| "no device is visible".into(), |absence| words::absence(&absence)));
     }
     let count = driver.start().map_err(|fault| fault.to_string())?;
     let device = driver.open(0).map_err(|fault| fault.to_string())?;

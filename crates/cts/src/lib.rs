@@ -37,12 +37,13 @@ mod runner;
 mod subject;
 pub mod subjects;
 mod ways;
+mod words;
 
 pub use case::{Capability, Case, Failure, Level, Outcome, Stop};
 pub use cases::all;
 pub use env::Env;
 pub use list::{Entry, Source, list};
 pub use report::{CaseReport, Report, Tally, Verdict};
-pub use runner::{Options, Planned, plan, run};
+pub use runner::{Options, Planned, Step, plan, run};
 pub use subject::{Ask, Exempt, Made, Subject};
 pub use ways::{NotCaptured, Way, not_captured};

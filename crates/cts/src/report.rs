@@ -1,11 +1,11 @@
 //! What a run found: for people as a table, for machines through serde.
 
-use crate::case::{Failure, Level};
+use crate::case::{Case, Failure, Level};
 use std::fmt;
 use std::time::Duration;
 
 /// How one case ended.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 pub enum Verdict {
     /// The rule holds.
@@ -39,7 +39,7 @@ impl Verdict {
 }
 
 /// One case's result.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct CaseReport {
     /// Its id.
     pub id: String,
@@ -56,8 +56,22 @@ pub struct CaseReport {
     pub millis: u64,
 }
 
+impl CaseReport {
+    /// How a case ended.
+    pub fn new(case: &Case, verdict: Verdict, took: Duration) -> Self {
+        Self {
+            id: case.id.into(),
+            level: case.level,
+            rules: case.rules.iter().map(|rule| format!("H{rule}")).collect(),
+            sentences: case.sentences.iter().map(|&id| id.into()).collect(),
+            verdict,
+            millis: took.as_millis() as u64,
+        }
+    }
+}
+
 /// One run of the suite.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Report {
     /// The subject's name.
     pub subject: String,

@@ -15,6 +15,31 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// How far a run is.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// The backend was asked what it can; the report has no case yet.
+    Subject {
+        /// What is known of the run as a whole.
+        report: &'a Report,
+        /// How many cases it will have.
+        cases: usize,
+    },
+    /// A case begins. Those that don't apply don't.
+    Begins(&'a Case),
+    /// A case was judged.
+    Ended(&'a CaseReport),
+}
+
+impl Step<'_> {
+    /// Prints the id of a case that begins, for tests.
+    pub fn print(self) {
+        if let Self::Begins(case) = self {
+            println!("{}", case.id);
+        }
+    }
+}
+
 /// How to run the suite.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,8 +55,11 @@ pub struct Options {
     pub timeout: Duration,
     /// Stop at the first case that fails the run.
     pub fail_fast: bool,
-    /// Called with each case before it runs: a progress line, or a last word if the backend takes the process down.
-    pub watch: fn(&Case),
+    /// Told of each step before the next one: for a progress line, or for what is to be known even if the backend takes the
+    /// process down.
+    pub watch: fn(Step<'_>),
+    /// How many of the chosen cases have been judged already, by a run that did not come to its end: they are left out.
+    pub after: usize,
     /// A program that calls [`fork::child_main`](crate::fork::child_main) first thing, for cases that need a process of
     /// their own; without it they are skipped.
     pub child: Option<PathBuf>,
@@ -47,6 +75,7 @@ impl Default for Options {
             timeout: Duration::from_secs(30),
             fail_fast: false,
             watch: |_| (),
+            after: 0,
             child: None,
         }
     }
@@ -81,24 +110,21 @@ pub fn run(subject: &Subject, options: &Options) -> Report {
     for pattern in subject.idle_patterns(&ids) {
         report.complaints.push(format!("the exemption {pattern:?} of {} fits no case", subject.name()));
     }
-    for case in cases::all().filter(|case| options.chooses(case)) {
+    let chosen = || cases::all().filter(|case| options.chooses(case));
+    (options.watch)(Step::Subject { report: &report, cases: chosen().count() });
+    for case in chosen().skip(options.after) {
         let began = Instant::now();
         let verdict = match why_not(case, subject, &found) {
             Some(reason) => Verdict::Skip { reason },
             None => {
-                (options.watch)(case);
+                (options.watch)(Step::Begins(case));
                 judge(case, subject, options)
             }
         };
         let stop = options.fail_fast && verdict.is_failure();
-        report.cases.push(CaseReport {
-            id: case.id.into(),
-            level: case.level,
-            rules: case.rules.iter().map(|rule| format!("H{rule}")).collect(),
-            sentences: case.sentences.iter().map(|&id| id.into()).collect(),
-            verdict,
-            millis: began.elapsed().as_millis() as u64,
-        });
+        let judged = CaseReport::new(case, verdict, began.elapsed());
+        (options.watch)(Step::Ended(&judged));
+        report.cases.push(judged);
         if stop {
             break;
         }
@@ -194,7 +220,9 @@ fn attempt(case: &Case, subject: &Subject, options: &Options) -> Result<(), Stop
             // It has reported, so this is only the way out of the thread.
             let _ended = thread.join();
             outcome.map_err(|stop| match stop {
-                Stop::Fail(failure) if failure.rule.is_empty() => Stop::Fail(Failure { rule: first(case), ..failure }),
+                Stop::Fail(failure) if failure.rule.is_empty() => {
+                    Stop::Fail(Failure { rule: case.first_promise(), ..failure })
+                }
                 other => other,
             })?;
             match env.complaints().first() {
@@ -209,16 +237,8 @@ fn attempt(case: &Case, subject: &Subject, options: &Options) -> Result<(), Stop
     }
 }
 
-/// The rule or sentence that a case is about in the first place.
-fn first(case: &Case) -> String {
-    match case.rules.first() {
-        Some(rule) => format!("H{rule}"),
-        None => case.sentences.first().map_or_else(String::new, |&id| id.into()),
-    }
-}
-
 fn broken(case: &Case, expected: &str, seen: &str) -> Stop {
-    Stop::Fail(Failure { rule: first(case), expected: expected.into(), seen: seen.into() })
+    Stop::Fail(case.failure(expected, seen))
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Every backend of this repository that this machine could have, by the name of its kind.
 pub fn all() -> Vec<Subject> {
-    vec![cuda(), host(), opencl(), sim()]
+    vec![cuda(), host(), opencl(), sim(), xpu()]
 }
 
 /// NVIDIA GPUs, by the driver that this machine has.
@@ -72,6 +72,12 @@ pub fn sim_on_look() -> Subject {
         .never("host_fn.no-lock-held", INLINE)
         .never("reuse.function-waits-for-an-allocation", INLINE)
         .never("life.dropped-inside-a-host-function", INLINE)
+}
+
+/// Intel GPUs, by the Level Zero loader and the driver that this machine has.
+pub fn xpu() -> Subject {
+    Subject::new(Kind::XPU, |_| Ok(Made::new(anyaccel_xpu::driver())))
+        .never("process.threads-end", "the vendor's driver keeps threads of its own until the process ends")
 }
 
 /// A vendor's plugin, by its absolute path, which is its name in reports. It has the devices and the memory that it has: the

@@ -3,7 +3,7 @@
 //! This program starts itself once for each version, so that each run loads its own library. Without
 //! `ANYACCEL_FAKE_CUDA_VERSIONS=all` it runs one of them: a run takes more than a minute.
 
-use anyaccel_cts::{Options, Subject, fork, run, subjects};
+use anyaccel_cts::{Options, Step, Subject, fork, run, subjects};
 use anyaccel_fake_cuda::{Installed, install};
 use anyaccel_hal::Kind;
 use std::env;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     let filter: Vec<String> = env::args().skip(1).collect();
     let child = env::current_exe().ok();
     let verbose = env::var_os("ANYACCEL_CTS_VERBOSE").is_some();
-    let watch = if verbose { |case: &anyaccel_cts::Case| println!("{}", case.id) } else { |_: &anyaccel_cts::Case| () };
+    let watch: fn(Step<'_>) = if verbose { |step| step.print() } else { |_| () };
     let require = vec![Kind::CUDA];
     // A case that fails in the middle may leave a hold behind that memory is waited for with, here as on a card: what is merely
     // slow must not end so.

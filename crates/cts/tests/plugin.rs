@@ -44,7 +44,7 @@ fn main() {
     }
     let options = Options { filter, child: std::env::current_exe().ok(), ..Options::default() };
     let plugin = subjects::plugin(library()).unwrap_or_else(|error| panic!("{error}"));
-    let options = Options { watch: |case| println!("{}", case.id), ..options };
+    let options = Options { watch: |step| step.print(), ..options };
     let loaded = run(&plugin, &options);
     println!("{loaded}");
     assert!(loaded.is_ok(), "the host device breaks the contract behind the ABI");

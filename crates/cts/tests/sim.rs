@@ -3,7 +3,7 @@
 use anyaccel_cts::{Options, Subject, run, subjects};
 
 fn conforms(subject: &Subject, seed: u64) {
-    let report = run(subject, &Options { seed, watch: |case| println!("{}", case.id), ..Options::default() });
+    let report = run(subject, &Options { seed, watch: |step| step.print(), ..Options::default() });
     println!("{report}");
     assert!(report.is_ok(), "the simulated device breaks the contract with seed {seed}");
 }

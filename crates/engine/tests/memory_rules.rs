@@ -205,6 +205,37 @@ fn impossible_requests_reserve_no_address_space() {
 }
 
 #[test]
+fn one_pool_is_emptied_though_it_is_in_use_unless_a_graph_may_write_there() {
+    let device = TestDevice::new(1 << 30);
+    let cache = device.cache("");
+    let (pool, other) = (PoolId(0, 1), PoolId(0, 2));
+    free(&cache, take(&cache, 30 * MIB, 0));
+    for id in [pool, other] {
+        cache.begin_pool(id, Scope::All).unwrap();
+        let kept = take(&cache, 1000, 0);
+        free(&cache, take(&cache, 30 * MIB, 0));
+        cache.end_pool(id).unwrap();
+        assert_eq!(cache.pool_of(kept.handle), Some(id));
+    }
+    let reserved = cache.reserved();
+    cache.keep_for_graph(pool).unwrap();
+    cache.empty_pool(pool).unwrap();
+    cache.empty_pool(PoolId(0, 3)).unwrap();
+    cache.capture_begin(7);
+    cache.empty_pool(other).unwrap();
+    cache.capture_end(7);
+    assert_eq!(cache.reserved(), reserved);
+    cache.empty_pool(other).unwrap();
+    assert_eq!(cache.reserved(), reserved - 30 * MIB);
+    cache.begin_pool(pool, Scope::All).unwrap();
+    cache.end_pool(pool).unwrap();
+    cache.forget_graph(pool).unwrap();
+    cache.empty_pool(pool).unwrap();
+    assert_eq!(cache.reserved(), reserved - 60 * MIB);
+    cache.audit().unwrap();
+}
+
+#[test]
 fn pools_nest_and_the_innermost_wins() {
     for (departures, inner_wins) in [(Departures::ALL, true), (Departures::NONE, false)] {
         let device = TestDevice::new(1 << 30);

@@ -312,6 +312,15 @@ pub trait Graphs {
     /// As for [`Graphs::build`].
     unsafe fn update(&self, graph: GraphExec, node: u32, op: Op) -> Result<(), Fault>;
 
+    /// The graph as the driver made it, in Graphviz' DOT language, for people; `None` where it draws none. Updates need not
+    /// show.
+    ///
+    /// # Safety
+    /// H1.
+    unsafe fn dot(&self, _graph: GraphExec) -> Option<String> {
+        None
+    }
+
     /// Forgets a graph.
     ///
     /// # Safety

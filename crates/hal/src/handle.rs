@@ -59,6 +59,7 @@ pub struct Segment {
 
 /// Where in device memory an operation begins.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(C)]
 pub struct Place {
     /// The memory.
     pub mem: Mem,

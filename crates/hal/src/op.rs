@@ -14,15 +14,16 @@ unsafe impl Send for HostPtr {}
 // SAFETY: a shared HostPtr only lets its value be copied; accesses are ruled by H5 as above.
 unsafe impl Sync for HostPtr {}
 
-/// One end of a copy.
+/// One end of a copy. In memory it is what crosses the C ABI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, u32)]
 pub enum End {
     /// Device memory.
-    Device(Place),
+    Device(Place) = 1,
     /// Host memory of [`Pinned`](crate::Pinned), by its handle.
-    Pinned(Place),
+    Pinned(Place) = 2,
     /// Any host memory (H5). Only where [`DeviceInfo::host_ends`](crate::DeviceInfo::host_ends) is true.
-    Host(HostPtr),
+    Host(HostPtr) = 3,
 }
 
 /// What [`Device::fill`](crate::Device::fill) repeats: 1, 2, 4, 8 or 16 bytes.
@@ -124,8 +125,9 @@ impl Launch {
     }
 }
 
-/// An argument of a kernel.
+/// An argument of a kernel. In memory it is what crosses the C ABI, so that a list of them is passed as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C, u32)]
 pub enum Arg<'a> {
     /// Device memory: `len` bytes from a place on. `place.offset` is a multiple of
     /// [`DeviceInfo::place_alignment`](crate::DeviceInfo::place_alignment).
@@ -134,11 +136,11 @@ pub enum Arg<'a> {
         place: Place,
         /// How much of it the kernel may touch, in bytes.
         len: u64,
-    },
+    } = 1,
     /// A value.
-    Bytes(&'a [u8]),
+    Bytes(&'a [u8]) = 2,
     /// Group-local memory of that many bytes (OpenCL's `__local` arguments). Not for PTX and CUBIN.
-    Local(usize),
+    Local(usize) = 3,
 }
 
 /// An [`Arg`] that owns its bytes, for lists that outlive the call.

@@ -2,7 +2,7 @@
 
 use crate::findings::{FreeMemory, free_memory};
 use crate::state::{LiveBlock, State};
-use crate::words::{bytes, stack_line};
+use crate::words::{bytes, counted, stack_line};
 use crate::{Event, Snapshot, StackId};
 
 /// A request that failed: what was asked, what was there.
@@ -64,8 +64,9 @@ impl OutOfMemoryStory {
         }
         if let Some(largest) = self.memory.largest {
             out.push(format!(
-                "{} were reserved and unused, but in {gaps} pieces, the largest of {}{}.",
+                "{} were reserved and unused, but in {}, the largest of {}{}.",
                 bytes(free),
+                counted(gaps, "piece", "pieces"),
                 bytes(largest.size),
                 if idle > 0 { format!("; {} of it were whole segments", bytes(idle)) } else { String::new() },
             ));
@@ -82,10 +83,10 @@ impl OutOfMemoryStory {
         }
         for pins in self.memory.pins.iter().take(3) {
             out.push(format!(
-                "Blocks of {} pin {} of free memory in {} pieces.",
+                "Blocks of {} pin {} of free memory in {}.",
                 stack_line(snapshot, pins.stack),
                 bytes(pins.bytes),
-                pins.gaps
+                counted(pins.gaps, "piece", "pieces")
             ));
         }
         out

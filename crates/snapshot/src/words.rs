@@ -20,6 +20,11 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value:.2} {}", UNITS[unit])
 }
 
+/// A count and its noun: `1 piece`, `2 pieces`.
+pub fn counted(count: u64, one: &str, more: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {more}") }
+}
+
 /// Files that are the framework's own: the frame that a reader looks for is rarely in them.
 fn is_inner(file: &str) -> bool {
     file.is_empty() || file == "??" || ["/torch/", "\\torch\\", "torch/"].iter().any(|part| file.contains(part))

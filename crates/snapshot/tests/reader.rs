@@ -102,6 +102,11 @@ fn gzip_of_several_members_is_one_file() {
             "{cut}"
         );
     }
+    // What follows the last member is no part of it: zeros to a block's end, another file.
+    for more in [&[0_u8; 512][..], b"x", b"more\n"] {
+        let longer = [packed.as_slice(), more].concat();
+        assert_eq!(read_bytes(&longer).unwrap().to_pickle(), read_bytes(&plain).unwrap().to_pickle());
+    }
     packed[40] ^= 0x55;
     assert!(error(&packed).contains("gzip") || error(&packed).contains("byte"), "{}", error(&packed));
 }

@@ -90,7 +90,7 @@ macro_rules! table {
 
             /// Which of [`Self::SYMBOLS`] the library has, in that order.
             pub fn present(&self) -> Vec<bool> {
-                vec![$(present!($need, Some(self.$name)).is_some(),)*]
+                vec![$(present!($need, self.$name).is_some(),)*]
             }
 
             /// Whether the library has that export of the table.
@@ -137,10 +137,8 @@ table! {
     (11, 8) required cuDeviceCanAccessPeer(can: *mut i32, device: CUdevice, peer: CUdevice);
     (11, 8) required cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
     (11, 8) required cuDevicePrimaryCtxRelease_v2(device: CUdevice);
-    (11, 8) required cuDevicePrimaryCtxGetState(device: CUdevice, flags: *mut u32, active: *mut i32);
     (11, 8) required cuCtxPushCurrent_v2(context: CUcontext);
     (11, 8) required cuCtxPopCurrent_v2(context: *mut CUcontext);
-    (11, 8) required cuCtxGetCurrent(context: *mut CUcontext);
     (11, 8) required cuCtxEnablePeerAccess(peer: CUcontext, flags: u32);
     (11, 8) required cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     (11, 8) required cuMemAlloc_v2(address: *mut CUdeviceptr, bytes: usize);
@@ -179,8 +177,6 @@ table! {
     (11, 8) optional cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32);
     (11, 8) optional cuMemAllocAsync(address: *mut CUdeviceptr, bytes: usize, stream: CUstream);
     (11, 8) optional cuMemFreeAsync(address: CUdeviceptr, stream: CUstream);
-    (11, 8) optional cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
-    (11, 8) optional cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
     (11, 8) optional cuMemGetAllocationGranularity(granularity: *mut usize, prop: *const CUmemAllocationProp, option: u32);
     (11, 8) optional cuMemAddressReserve(address: *mut CUdeviceptr, bytes: usize, alignment: usize, hint: CUdeviceptr, flags: u64);
     (11, 8) optional cuMemAddressFree(address: CUdeviceptr, bytes: usize);
@@ -208,6 +204,7 @@ table! {
     (11, 8) optional cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMCPY3D_v2, context: CUcontext);
     (11, 8) optional cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS_v1, context: CUcontext);
     (11, 8) optional cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: u32);
+    (12, 4) optional cuFuncLoad(function: CUfunction);
     (12, 4) optional cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
 }
 
@@ -230,7 +227,6 @@ table! {
     (11, 8) required nvmlDeviceGetClockInfo(device: NvmlDevice, clock: u32, mhz: *mut u32);
     (11, 8) required nvmlDeviceGetMaxClockInfo(device: NvmlDevice, clock: u32, mhz: *mut u32);
     (11, 8) required nvmlDeviceGetCudaComputeCapability(device: NvmlDevice, major: *mut i32, minor: *mut i32);
-    (11, 8) optional nvmlSystemGetCudaDriverVersion(version: *mut i32);
     (11, 8) optional nvmlDeviceGetMemoryInfo_v2(device: NvmlDevice, memory: *mut NvmlMemoryV2);
     (11, 8) optional nvmlDeviceGetNumGpuCores(device: NvmlDevice, cores: *mut u32);
     (11, 8) optional nvmlDeviceGetMigMode(device: NvmlDevice, current: *mut u32, pending: *mut u32);

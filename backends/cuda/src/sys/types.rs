@@ -28,7 +28,6 @@ handles!(
     CUgraph,
     CUgraphExec,
     CUgraphNode,
-    CUmemoryPool,
     NvmlDevice,
     NvrtcProgram
 );
@@ -264,6 +263,10 @@ pub const NVML_ERROR_GPU_IS_LOST: Code = 15;
 pub const NVML_TEMPERATURE_GPU: u32 = 0;
 pub const NVML_CLOCK_SM: u32 = 1;
 pub const NVML_MEMORY_V2: u32 = 0x0200_0028;
+
+pub const NVRTC_ERROR_OUT_OF_MEMORY: Code = 1;
+pub const NVRTC_ERROR_INVALID_OPTION: Code = 5;
+pub const NVRTC_ERROR_COMPILATION: Code = 6;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -32,6 +32,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("a_start_that_fails_can_be_tried_again", failed_start)
         .with(&[("ANYACCEL_FAKE_CUDA_FAIL", "cuInit:1:999")]),
     Scenario::new("a_child_of_a_started_parent_is_refused", forked_child),
+    Scenario::new("what_a_driver_lacks_is_known", what_a_driver_lacks).with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "11.8")]),
     Scenario::new("an_old_card_has_no_builtins", old_card).with(&[(DEVICES, "Ancient:5.2")]),
 ];
 
@@ -51,6 +52,14 @@ fn looking_starts_nothing() {
     );
     let started = calls.iter().find(|call| call.starts_with("cu") && *call != "cuDriverGetVersion");
     assert_eq!(started, None);
+}
+
+/// By the table's own years.
+fn what_a_driver_lacks() {
+    let cuda = anyaccel_cuda::sys::cuda().expect("a driver");
+    for symbol in anyaccel_cuda::sys::Cuda::SYMBOLS {
+        assert_eq!(cuda.has(symbol.name), symbol.since <= (11, 8), "{symbol:?}");
+    }
 }
 
 fn opening_retains_one_context() {

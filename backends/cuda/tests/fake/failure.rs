@@ -107,6 +107,7 @@ fn out_of_memory() {
         }
     };
     assert_eq!((fault.kind, fault.api, fault.code), (FaultKind::OutOfMemory, "cuMemAlloc_v2", 2));
+    assert_eq!(fault.note.as_deref(), Some("CUDA_ERROR_OUT_OF_MEMORY"), "as the driver names it");
     assert_eq!(taken.len(), 4);
     lab.free(taken[0]).expect("a free");
     lab.device.alloc(piece).expect("there is room again");

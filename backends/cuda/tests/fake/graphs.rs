@@ -1,10 +1,11 @@
 //! Native captures, and what captures of others forbid.
 
 use crate::Scenario;
-use crate::lab::{Lab, arg, eventually};
-use anyaccel_hal::{Arg, CaptureMode, FaultKind, Format, Launch, Mark};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::lab::{Lab, arg, control, eventually};
+use anyaccel::{GraphOptions, Runtime};
+use anyaccel_hal::{Arg, CaptureMode, FaultKind, Format, GraphNode, HostFn, HostStatus, Launch, Mark, Op, Written};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("a_capture_becomes_a_graph", a_capture),
@@ -12,6 +13,9 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("what_breaks_a_capture_ends_it", broken),
     Scenario::new("memory_comes_and_goes_beside_any_capture", beside_a_capture),
     Scenario::new("functions_in_a_capture_run_at_each_replay", functions_in_a_capture),
+    Scenario::new("the_driver_draws_its_graphs", drawn),
+    Scenario::new("functions_are_replaced_for_later_replays", functions_replaced),
+    Scenario::new("functions_of_replays_that_can_not_end_are_cancelled", functions_cancelled),
 ];
 
 fn a_capture() {
@@ -123,7 +127,6 @@ fn beside_a_capture() {
 }
 
 fn functions_in_a_capture() {
-    use anyaccel_hal::{GraphNode, HostFn, Op};
     let lab = Lab::new();
     let stream = lab.stream();
     let graphs = lab.device.graphs().expect("graphs");
@@ -143,5 +146,150 @@ fn functions_in_a_capture() {
         assert_eq!(runs.load(Ordering::SeqCst), 20);
         graphs.destroy(graph);
     }
-    assert_eq!(Arc::strong_count(&runs), 1, "the function goes with its graph");
+    eventually("the function goes with its graph", || Arc::strong_count(&runs) == 1);
+}
+
+fn drawn() {
+    let lab = Lab::new();
+    let graphs = lab.device.graphs().expect("graphs");
+    let place = lab.memory(64);
+    let write = Op::Write { dst: place, bytes: Written::new(&[1]).expect("a byte") };
+    let call = Op::HostCall(HostFn::new(|_| ()));
+    let nodes = vec![GraphNode { op: write, after: [].into() }, GraphNode { op: call, after: [0].into() }];
+    // SAFETY: H1, H13.
+    unsafe {
+        let graph = graphs.build(nodes).expect("a graph");
+        let text = graphs.dot(graph).expect("a drawing");
+        assert!(text.starts_with("digraph") && text.contains("anyaccel_write") && text.contains("HOST"), "{text}");
+        control().fail("cuGraphDebugDotPrint", 1, 1);
+        assert_eq!(graphs.dot(graph), None);
+        graphs.destroy(graph);
+    }
+    // And through the face, behind what was recorded.
+    let runtime = Runtime::builder().backend("cuda").build().expect("a runtime");
+    let stream = runtime.stream(()).expect("a stream");
+    let buffer = runtime.zeros(64).expect("memory");
+    let current = stream.enter().expect("a current stream");
+    let graph = runtime.graph(GraphOptions::default());
+    graph.enable_debug_mode();
+    graph.capture(|| stream.fill(&buffer.all(), &[2])).expect("a capture");
+    let dumped = || {
+        let path = std::env::temp_dir().join(format!("anyaccel-dump-{}.dot", std::process::id()));
+        graph.debug_dump(&path).expect("a file");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        std::fs::remove_file(path).expect("the file");
+        text.matches("digraph").count()
+    };
+    assert_eq!(dumped(), 2);
+    drop(current);
+    // The files are gone.
+    let ours = format!("anyaccel-cuda-{}-", std::process::id());
+    let mut left = std::fs::read_dir(std::env::temp_dir()).expect("the folder").flatten();
+    assert!(!left.any(|entry| entry.file_name().to_string_lossy().starts_with(&ours)));
+}
+
+/// A function that notes its calls, and says while it is called that it is.
+fn noting(log: &Log, number: u32, blocks: Option<&Arc<Latch>>) -> Op {
+    let (log, blocks) = (log.clone(), blocks.cloned());
+    Op::HostCall(HostFn::new(move |status| {
+        log.lock().expect("no panic").push((number, status));
+        if let Some(latch) = &blocks {
+            latch.pass();
+        }
+    }))
+}
+
+type Log = Arc<Mutex<Vec<(u32, HostStatus)>>>;
+
+/// Holds up who passes until it is opened.
+#[derive(Default)]
+struct Latch {
+    entered: AtomicBool,
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Latch {
+    fn pass(&self) {
+        self.entered.store(true, Ordering::SeqCst);
+        let guard = self.open.lock().expect("no panic");
+        let waited = self.opened.wait_timeout_while(guard, crate::lab::PATIENCE, |open| !*open).expect("no panic");
+        assert!(!waited.1.timed_out());
+    }
+
+    fn open(&self) {
+        *self.open.lock().expect("no panic") = true;
+        self.opened.notify_all();
+    }
+}
+
+fn functions_replaced() {
+    let lab = Lab::new();
+    let stream = lab.stream();
+    let graphs = lab.device.graphs().expect("graphs");
+    let (log, latch) = (Log::default(), Arc::<Latch>::default());
+    // SAFETY: H1, H13; one replay after the other in one stream.
+    unsafe {
+        let nodes = vec![GraphNode { op: noting(&log, 0, Some(&latch)), after: [].into() }];
+        let graph = graphs.build(nodes).expect("a graph");
+        graphs.replay(graph, stream).expect("a replay");
+        graphs.replay(graph, stream).expect("a replay");
+        eventually("the first call", || latch.entered.load(Ordering::SeqCst));
+        // While it is called, and once more before it will be.
+        graphs.update(graph, 0, noting(&log, 1, None)).expect("an update");
+        graphs.update(graph, 0, noting(&log, 2, None)).expect("an update");
+        graphs.replay(graph, stream).expect("a replay");
+        // A replay that is refused calls nothing.
+        control().fail("cuGraphLaunch", 1, 999);
+        assert_eq!(graphs.replay(graph, stream).map_err(|fault| fault.kind), Err(FaultKind::Driver));
+        graphs.update(graph, 0, noting(&log, 3, None)).expect("an update");
+        graphs.replay(graph, stream).expect("a replay");
+        latch.open();
+        lab.finish(stream).expect("an end");
+        let run = |number| (number, HostStatus::Run);
+        assert_eq!(noted(&log, 4), [run(0), run(0), run(2), run(3)]);
+        // What was replaced is gone: only the newest is left.
+        eventually("old functions go", || Arc::strong_count(&log) == 2 && Arc::strong_count(&latch) == 1);
+        let fault =
+            graphs.update(graph, 0, Op::Write { dst: lab.memory(64), bytes: Written::new(&[1]).expect("a byte") });
+        assert_eq!(fault.map_err(|fault| fault.kind), Err(FaultKind::Invalid));
+        graphs.destroy(graph);
+    }
+    eventually("the function goes with its graph", || Arc::strong_count(&log) == 1);
+}
+
+/// What was noted, once there is that much.
+fn noted(log: &Log, count: usize) -> Vec<(u32, HostStatus)> {
+    eventually("all calls", || log.lock().expect("no panic").len() >= count);
+    log.lock().expect("no panic").clone()
+}
+
+fn functions_cancelled() {
+    let lab = Lab::new();
+    let stream = lab.stream();
+    let graphs = lab.device.graphs().expect("graphs");
+    let (log, latch) = (Log::default(), Arc::<Latch>::default());
+    // SAFETY: H1, H13; one replay after the other in one stream.
+    unsafe {
+        let nodes = vec![GraphNode { op: noting(&log, 0, Some(&latch)), after: [].into() }];
+        let graph = graphs.build(nodes).expect("a graph");
+        for _ in 0..3 {
+            graphs.replay(graph, stream).expect("a replay");
+        }
+        graphs.update(graph, 0, noting(&log, 1, None)).expect("an update");
+        graphs.replay(graph, stream).expect("a replay");
+        eventually("the first call", || latch.entered.load(Ordering::SeqCst));
+        control().lose(0);
+        assert_eq!(lab.finish(stream).map_err(|fault| fault.kind), Err(FaultKind::DeviceLost));
+        let refused = graphs.update(graph, 0, noting(&log, 2, None));
+        assert_eq!(refused.map_err(|fault| fault.kind), Err(FaultKind::DeviceLost));
+        // The function that is being called is not called by another thread at the same time, and not forgotten.
+        latch.open();
+        let cancelled = |number| (number, HostStatus::Cancelled);
+        let mut calls = noted(&log, 4);
+        calls.sort_by_key(|&(number, status)| (number, status as u32));
+        assert_eq!(calls, [(0, HostStatus::Run), cancelled(0), cancelled(0), cancelled(1)]);
+        graphs.destroy(graph);
+    }
+    eventually("the functions go with their graph", || Arc::strong_count(&log) == 1);
 }

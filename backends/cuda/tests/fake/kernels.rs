@@ -1,8 +1,9 @@
 //! Kernels of the user, in PTX and as binaries, and what is refused of them.
 
 use crate::Scenario;
-use crate::lab::{Lab, arg};
+use crate::lab::{Lab, arg, calls};
 use anyaccel_hal::{Arg, FaultKind, Format, Launch};
+use anyaccel_kernels::{Builtin, fill_pattern};
 
 pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("ptx_runs", ptx_runs),
@@ -17,8 +18,10 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("launches_beyond_limits_are_refused", beyond_limits),
     Scenario::new("memory_that_is_none", memory_that_is_none),
     Scenario::new("writes_of_any_length_and_place", writes),
-    Scenario::new("no_compiler_has_a_reason", no_compiler)
-        .with(&[("ANYACCEL_NVRTC_LIBRARY", "/nonexistent/libnvrtc.so")]),
+    Scenario::new("drivers_of_a_process_share_code", drivers_share_code),
+    Scenario::new("a_launch_loads_nothing", launch_loads_nothing),
+    Scenario::new("a_launch_loads_nothing_that_a_driver_put_off", launch_loads_nothing)
+        .with(&[("ANYACCEL_FAKE_CUDA_DRIVER", "12.8")]),
 ];
 
 /// Adds one to each of `count` words.
@@ -164,8 +167,66 @@ fn writes() {
     assert_eq!(lab.write(stream, place, &[0; 65]).map_err(|fault| fault.kind), Err(FaultKind::Invalid));
 }
 
-fn no_compiler() {
-    let fault = anyaccel_cuda::compile("__global__ void f() {}", &[]).expect_err("there is none");
-    assert_eq!(fault.kind, FaultKind::Unsupported);
-    assert!(fault.note.is_some_and(|note| note.contains("/nonexistent/libnvrtc.so")));
+/// A second driver of the process, while the first one's work is held up: it finds the code loaded, also once the first is gone.
+fn drivers_share_code() {
+    let lab = Lab::new();
+    let stream = lab.stream();
+    let gates = lab.device.gates().expect("gates");
+    let gate = gates.create().expect("a gate");
+    // SAFETY: H1.
+    unsafe { gates.wait(stream, gate) }.expect("a wait");
+    let loads = || calls().iter().filter(|call| *call == "cuModuleLoadDataEx").count();
+    let before = loads();
+    let other = Lab::new();
+    assert_eq!(loads(), before);
+    // SAFETY: H1.
+    unsafe { gates.open(gate) }.expect("an open gate");
+    lab.finish(stream).expect("an end");
+    drop(lab);
+    let (stream, place) = (other.stream(), other.memory(64));
+    other.fill(stream, place, 0, 64).expect("a fill");
+    other.write(stream, place, &[5; 64]).expect("a write");
+    assert_eq!(other.read(stream, place, 64), [5; 64]);
+    assert_eq!(loads(), before);
+    drop(other);
+    let ended = |name: &str| calls().iter().filter(|call| *call == name).count();
+    assert_eq!(ended("cuModuleUnload"), before, "they go with the last driver");
+    assert_eq!(ended("cuDevicePrimaryCtxRetain"), ended("cuDevicePrimaryCtxRelease_v2"));
+}
+
+/// The fake waits for the device when it loads code. So what is launched beside a stream that is held up would never end, had
+/// its code to be loaded.
+fn launch_loads_nothing() {
+    let lab = Lab::new();
+    let (held, free) = (lab.stream(), lab.stream());
+    let kernel = lab.load(Format::Ptx, INCREMENT.as_bytes(), "increment").expect("a kernel");
+    let place = lab.memory(4096);
+    let gates = lab.device.gates().expect("gates");
+    let gate = gates.create().expect("a gate");
+    // SAFETY: H1.
+    unsafe { gates.wait(held, gate) }.expect("a wait");
+    let before = calls().len();
+    lab.fill(free, place, 0, 4096).expect("a fill");
+    lab.launch(free, kernel, Launch::linear(1, 1), &[arg(place, 64), Arg::Bytes(&[1, 0, 0, 0])]).expect("a launch");
+    lab.write(free, place.add(64), &[7; 4]).expect("a write");
+    let params = fill_pattern::Params { pattern: fill_pattern::Pattern::new(&[9]).expect("a pattern"), len: 64 };
+    let builtin = |one: Builtin, args: &[Arg<'_>]| {
+        let kernel = lab.device.builtin(one.number()).expect("a built-in");
+        lab.launch(free, kernel, Launch::linear(1, 1), args).expect("a launch");
+    };
+    builtin(Builtin::FillPattern, &[arg(place.add(128), 64), Arg::Bytes(&params.to_bytes())]);
+    assert_eq!(lab.read(free, place, 129), [&[1, 0, 0, 0][..], &[0; 60], &[7; 4], &[0; 60], &[9]].concat());
+    let loading = ["cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncLoad"];
+    let loaded: Vec<String> = calls().split_off(before).into_iter().filter(|call| loading.contains(&&**call)).collect();
+    assert_eq!(loaded, [""; 0]);
+    // All of them, though only some were launched.
+    let count = |name: &str| calls().iter().filter(|call| *call == name).count();
+    assert_eq!(
+        count("cuModuleGetFunction"),
+        Builtin::ALL.len() + 2,
+        "the built-in ones, the writing one, and the user's"
+    );
+    // SAFETY: H1.
+    unsafe { gates.open(gate) }.expect("an open gate");
+    lab.finish(held).expect("an end");
 }

@@ -3,6 +3,7 @@
 //! What the fake is like is said by variables, and a library is loaded once a process. So each scenario runs in a process of
 //! its own: this program starts itself for each.
 
+mod compiler;
 mod discovery;
 mod failure;
 mod graphs;
@@ -42,7 +43,7 @@ pub(crate) const FOLDER: &str = "ANYACCEL_TEST_FOLDER";
 
 fn main() -> ExitCode {
     let all = || {
-        let lists = [discovery::ALL, failure::ALL, graphs::ALL, kernels::ALL, sharing::ALL];
+        let lists = [compiler::ALL, discovery::ALL, failure::ALL, graphs::ALL, kernels::ALL, sharing::ALL];
         lists.into_iter().flatten()
     };
     if let Ok(name) = env::var(CHOICE) {

@@ -2,6 +2,8 @@
 
 use crate::{Bench, at, devices, memory};
 use anyaccel_hal::{Arg, FaultKind, Format, Launch};
+use anyaccel_kernels::device::{Program, spirv::Module};
+use anyaccel_kernels::histogram;
 
 const SET: &str = "kernel void set(global uchar *to, uchar what) { to[get_global_id(0)] = what; }";
 
@@ -151,5 +153,36 @@ fn spirv_runs_where_it_is_taken() {
         let expected: Vec<u8> = [42_u32; 64].iter().flat_map(|word| word.to_ne_bytes()).collect();
         assert_eq!(bench.read(mem, 256), expected);
         bench.free(mem);
+    }
+}
+
+/// What a compiler makes of a kernel, with group-local memory, atomic operations and a struct among its arguments: a built-in as if
+/// it were a user's.
+#[test]
+fn spirv_of_a_compiler_runs_where_it_is_taken() {
+    for device in devices() {
+        let bench = Bench::new(device);
+        if !bench.device.kernels().is_some_and(|kernels| kernels.formats().contains(&Format::SpirV)) {
+            eprintln!("skipped: {} takes no SPIR-V", bench.device.info().name);
+            continue;
+        }
+        let kernel =
+            bench.load(Format::SpirV, Module::of(Program::Histogram, false).code(), "histogram").expect("a kernel");
+        let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let mut counts = vec![0_u64; 256];
+        for &byte in &bytes {
+            counts[usize::from(byte)] += 1;
+        }
+        let (to, from) = (bench.alloc(2048), bench.alloc(bytes.len() as u64));
+        bench.upload(to, &[0; 2048]);
+        bench.upload(from, &bytes);
+        let params = histogram::Params::new(bytes.len() as u64).to_bytes();
+        let (zero, len) = (0_u64.to_ne_bytes(), bytes.len() as u64);
+        let args = [memory(to, 2048), Arg::Bytes(&zero), memory(from, len), Arg::Bytes(&zero), Arg::Bytes(&params)];
+        bench.launch(kernel, Launch::linear(4, 64), &args).expect("a launch");
+        let expected: Vec<u8> = counts.iter().flat_map(|count| count.to_ne_bytes()).collect();
+        assert_eq!(bench.read(to, 2048), expected);
+        bench.free(to);
+        bench.free(from);
     }
 }

@@ -1,11 +1,11 @@
 //! The functions of an exported device.
 
 use super::{Constant, capability, graphs, size};
-use crate::convert::{self, each};
+use crate::convert;
 use crate::fault::{answer_or_time_out, contained};
 use crate::raw;
 use crate::text;
-use anyaccel_hal::{Arg, Device, Fault, Kernel, Launch, Mem, Pattern, Stamp, StreamId, Until, WaitMode, Waited};
+use anyaccel_hal::{Device, Fault, Kernel, Launch, Mem, Pattern, Stamp, StreamId, Until, WaitMode, Waited};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,7 +149,9 @@ answers! {
     }
 
     fn copy(device, stream: u64, dst: *const raw::End, src: *const raw::End, len: u64) {
-        device.copy(StreamId(stream), convert::to_end(&*dst, "copy")?, convert::to_end(&*src, "copy")?, len)
+        convert::check_end(dst, "copy")?;
+        convert::check_end(src, "copy")?;
+        device.copy(StreamId(stream), convert::to_end(dst), convert::to_end(src), len)
     }
 
     fn fill(device, stream: u64, dst: raw::Place, pattern: *const c_void, pattern_len: u32, len: u64) {
@@ -165,20 +167,13 @@ answers! {
         device.write(StreamId(stream), convert::to_place(dst), bytes)
     }
 
-    fn host_call(device, stream: u64, function: raw::HostFn) {
+    fn host_call(device, stream: u64, function: *const raw::HostFn) {
         device.host_call(StreamId(stream), convert::to_host_fn(function, "host_call")?)
     }
 
     fn launch(device, stream: u64, kernel: u64, launch: *const Launch, args: *const raw::Arg, count: usize) {
-        let (stream, kernel, launch) = (StreamId(stream), Kernel(kernel), *launch);
-        let args = if count == 0 { &[] } else { std::slice::from_raw_parts(args, count) };
-        if let Some(strange) = args.iter().find(|arg| !(raw::ARG_PLACE..=raw::ARG_LOCAL).contains(&arg.kind)) {
-            return Err(Fault::invalid("launch", format!("an argument of kind {}", strange.kind)));
-        }
-        // The kinds were just looked at.
-        each(args, |arg| convert::to_arg(&arg, "launch").unwrap_or(Arg::Local(0)), |args| {
-            device.launch(stream, kernel, launch, args)
-        })
+        let args = convert::to_args(args, count, "launch")?;
+        device.launch(StreamId(stream), Kernel(kernel), convert::to_launch(launch), args)
     }
 }
 

@@ -122,11 +122,10 @@ unsafe fn to_op(op: &raw::Op, api: &'static str) -> Result<Op, Fault> {
         match op.kind {
             raw::OP_COPY => {
                 let copy = op.data.copy;
-                Ok(Op::Copy {
-                    dst: convert::to_end(&copy.dst, api)?,
-                    src: convert::to_end(&copy.src, api)?,
-                    len: copy.len,
-                })
+                let (dst, src) = (&raw const copy.dst, &raw const copy.src);
+                convert::check_end(dst, api)?;
+                convert::check_end(src, api)?;
+                Ok(Op::Copy { dst: convert::to_end(dst), src: convert::to_end(src), len: copy.len })
             }
             raw::OP_FILL => {
                 let fill = op.data.fill;
@@ -140,13 +139,11 @@ unsafe fn to_op(op: &raw::Op, api: &'static str) -> Result<Op, Fault> {
                 let wrong = || Fault::invalid(api, format!("a write of {} bytes", write.len));
                 Ok(Op::Write { dst: convert::to_place(write.dst), bytes: bytes.ok_or_else(wrong)? })
             }
-            raw::OP_HOST_CALL => Ok(Op::HostCall(convert::to_host_fn(op.data.host_call, api)?)),
+            raw::OP_HOST_CALL => Ok(Op::HostCall(convert::to_host_fn(&raw const op.data.host_call, api)?)),
             raw::OP_LAUNCH => {
                 let launch = op.data.launch;
-                let args =
-                    if launch.arg_count == 0 { &[] } else { std::slice::from_raw_parts(launch.args, launch.arg_count) };
-                let owned = args.iter().map(|arg| convert::to_arg(arg, api).map(OwnedArg::from));
-                let args = owned.collect::<Result<Box<[OwnedArg]>, Fault>>()?;
+                let args = convert::to_args(launch.args, launch.arg_count, api)?;
+                let args = args.iter().map(|&arg| OwnedArg::from(arg)).collect();
                 Ok(Op::Launch { kernel: Kernel(launch.kernel), launch: launch.launch, args })
             }
             other => Err(Fault::invalid(api, format!("an operation of kind {other}"))),

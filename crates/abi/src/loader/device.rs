@@ -3,7 +3,7 @@
 use super::capability::Capabilities;
 use super::check::Tables;
 use super::driver::Handle;
-use crate::convert::{self, each};
+use crate::convert::{self, alone};
 use crate::fault::{call, call_or_time_out};
 use crate::raw;
 use anyaccel_hal::{
@@ -105,7 +105,9 @@ unsafe impl Device for PluginDevice {
         let struct_size = size_of::<raw::MemoryInfo>() as u32;
         let mut info = raw::MemoryInfo { struct_size, free_known: 0, free: 0, total: 0 };
         ask!(self.tables.device, self.open.raw(), memory_info(&raw mut info))?;
-        Ok(MemoryInfo { free: (info.free_known != 0).then_some(info.free), total: info.total })
+        // SAFETY: a struct of this function's own.
+        let (free, total) = unsafe { (alone(&raw const info.free), alone(&raw const info.total)) };
+        Ok(MemoryInfo { free: (info.free_known != 0).then_some(free), total })
     }
 
     fn alloc(&self, len: u64) -> Result<Segment, Fault> {
@@ -206,8 +208,7 @@ unsafe impl Device for PluginDevice {
     }
 
     unsafe fn copy(&self, stream: StreamId, dst: End, src: End, len: u64) -> Result<(), Fault> {
-        let (dst, src) = (convert::end(dst), convert::end(src));
-        ask!(self.tables.device, self.open.raw(), copy(stream.0, &raw const dst, &raw const src, len))
+        ask!(self.tables.device, self.open.raw(), copy(stream.0, convert::end(&dst), convert::end(&src), len))
     }
 
     unsafe fn fill(&self, stream: StreamId, dst: Place, pattern: Pattern, len: u64) -> Result<(), Fault> {
@@ -227,7 +228,10 @@ unsafe impl Device for PluginDevice {
         if self.tables.device.host_call.is_none() {
             return Err(Fault::unsupported("host_call"));
         }
-        ask!(self.tables.device, self.open.raw(), host_call(stream.0, convert::host_fn(function)))
+        let result = ask!(self.tables.device, self.open.raw(), host_call(stream.0, convert::host_fn(&function)));
+        // The plugin's since the call, which does not unwind.
+        std::mem::forget(function);
+        result
     }
 
     fn builtin(&self, number: u32) -> Option<Kernel> {
@@ -239,10 +243,8 @@ unsafe impl Device for PluginDevice {
     }
 
     unsafe fn launch(&self, stream: StreamId, kernel: Kernel, launch: Launch, args: &[Arg<'_>]) -> Result<(), Fault> {
-        each(args, convert::arg, |args| {
-            let (list, count) = (args.as_ptr(), args.len());
-            ask!(self.tables.device, self.open.raw(), launch(stream.0, kernel.0, &raw const launch, list, count))
-        })
+        let (list, count) = (convert::args(args), args.len());
+        ask!(self.tables.device, self.open.raw(), launch(stream.0, kernel.0, &raw const launch, list, count))
     }
 
     fn pinned(&self) -> Option<&dyn Pinned> {

@@ -5,7 +5,9 @@ use super::device::{Open, ask};
 use crate::convert;
 use crate::fault::call;
 use crate::raw;
-use anyaccel_hal::{CaptureId, CaptureMode, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, Op, OwnedArg, StreamId};
+use anyaccel_hal::{
+    Arg, CaptureId, CaptureMode, Fault, GraphExec, GraphNode, Graphs, GraphsLimits, Op, OwnedArg, StreamId,
+};
 
 /// Native graphs.
 pub(crate) type GraphsOf = Of<raw::GraphsTable, GraphsLimits>;
@@ -42,7 +44,8 @@ impl Kept {
     fn op(&mut self, op: Op) -> raw::Op {
         let (kind, data) = match op {
             Op::Copy { dst, src, len } => {
-                let copy = raw::OpCopy { dst: convert::end(dst), src: convert::end(src), len };
+                // SAFETY: an end is what crosses the ABI.
+                let copy = unsafe { raw::OpCopy { dst: *convert::end(&dst), src: *convert::end(&src), len } };
                 (raw::OP_COPY, raw::OpData { copy })
             }
             Op::Fill { dst, pattern, len } => {
@@ -59,10 +62,17 @@ impl Kept {
                     raw::OpWrite { dst: convert::place(dst), bytes: kept, len: bytes.len() as u32, reserved: 0 };
                 (raw::OP_WRITE, raw::OpData { write })
             }
-            Op::HostCall(function) => (raw::OP_HOST_CALL, raw::OpData { host_call: convert::host_fn(function) }),
+            Op::HostCall(function) => {
+                // SAFETY: a function of the host is what crosses the ABI; the plugin's from the call on.
+                let host_call = unsafe { *convert::host_fn(&function) };
+                std::mem::forget(function);
+                (raw::OP_HOST_CALL, raw::OpData { host_call })
+            }
             Op::Launch { kernel, launch, args } => {
+                let borrowed: Vec<Arg<'_>> = args.iter().map(OwnedArg::as_arg).collect();
                 // Lists and bytes are on the heap: they stay where they are when they are kept.
-                let list: Vec<raw::Arg> = args.iter().map(|arg| convert::arg(arg.as_arg())).collect();
+                // SAFETY: a list of arguments is what crosses the ABI.
+                let list = unsafe { std::slice::from_raw_parts(convert::args(&borrowed), borrowed.len()) }.to_vec();
                 let (pointer, arg_count) = (list.as_ptr(), list.len());
                 self.args.push(list);
                 self.owned.push(args);

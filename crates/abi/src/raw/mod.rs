@@ -4,10 +4,12 @@
 //! lists that the macros here make along the way.
 
 mod numbers;
+mod ops;
 mod structs;
 mod tables;
 
 pub use numbers::*;
+pub use ops::*;
 pub use structs::*;
 pub use tables::*;
 
@@ -71,6 +73,25 @@ macro_rules! abi_struct {
 }
 use abi_struct;
 
+/// A union of the ABI, inside one of its structs: which field counts, a number beside it says.
+macro_rules! abi_union {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        #[repr(C)]
+        pub union $name {
+            $($(#[$field_doc])* pub $field: $type),*
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(stringify!($name))
+            }
+        }
+    };
+}
+use abi_union;
+
 /// A table of the ABI: functions, each `required` or `optional`, and behind them tables of capabilities.
 macro_rules! abi_table {
     (
@@ -131,6 +152,8 @@ pub const LAYOUTS: &[Layout] = &[
     End::LAYOUT,
     HostFn::LAYOUT,
     LAUNCH,
+    ArgPlace::LAYOUT,
+    ArgBytes::LAYOUT,
     Arg::LAYOUT,
     PinnedLimits::LAYOUT,
     PeersLimits::LAYOUT,

@@ -2,7 +2,6 @@
 
 use super::{DeviceTable, DriverTable, abi_struct};
 use std::ffi::{c_char, c_void};
-use std::fmt;
 
 /// A driver of a plugin: what is behind its pointer is the plugin's own.
 #[derive(Debug)]
@@ -197,48 +196,6 @@ abi_struct! {
 }
 
 abi_struct! {
-    /// One end of a copy.
-    End = "anyaccel_end" {
-        /// `END_...`.
-        kind: u32,
-        /// 0.
-        reserved: u32,
-        /// Where in device or pinned memory.
-        place: Place,
-        /// Where in host memory.
-        host: *mut c_void,
-    }
-}
-
-abi_struct! {
-    /// A function of the host.
-    HostFn = "anyaccel_host_fn" {
-        /// Calls it with `HOST_...`.
-        call: Option<unsafe extern "C" fn(*mut c_void, u32)>,
-        /// Drops its data.
-        drop: Option<unsafe extern "C" fn(*mut c_void)>,
-        /// Its data.
-        data: *mut c_void,
-    }
-}
-
-abi_struct! {
-    /// An argument of a kernel.
-    Arg = "anyaccel_arg" {
-        /// `ARG_...`.
-        kind: u32,
-        /// 0.
-        reserved: u32,
-        /// Where in device memory.
-        place: Place,
-        /// A value.
-        bytes: *const c_void,
-        /// Bytes.
-        len: u64,
-    }
-}
-
-abi_struct! {
     /// Degrees of pinned memory.
     PinnedLimits = "anyaccel_pinned_limits" {
         /// Its size in bytes.
@@ -311,108 +268,6 @@ abi_struct! {
         struct_size: u32,
         /// How many may be closed at a time.
         closed: u32,
-    }
-}
-
-abi_struct! {
-    /// A copy.
-    OpCopy = "anyaccel_op_copy" {
-        /// Where to.
-        dst: End,
-        /// Where from.
-        src: End,
-        /// Bytes.
-        len: u64,
-    }
-}
-
-abi_struct! {
-    /// A fill.
-    OpFill = "anyaccel_op_fill" {
-        /// Where to.
-        dst: Place,
-        /// Bytes.
-        len: u64,
-        /// What.
-        pattern: [u8; 16],
-        /// Bytes of the pattern.
-        pattern_len: u32,
-        /// 0.
-        reserved: u32,
-    }
-}
-
-abi_struct! {
-    /// A write.
-    OpWrite = "anyaccel_op_write" {
-        /// Where to.
-        dst: Place,
-        /// What.
-        bytes: [u8; 64],
-        /// Bytes.
-        len: u32,
-        /// 0.
-        reserved: u32,
-    }
-}
-
-abi_struct! {
-    /// A launch.
-    OpLaunch = "anyaccel_op_launch" {
-        /// Which kernel.
-        kernel: u64,
-        /// Its size.
-        launch: anyaccel_hal::Launch,
-        /// Its arguments.
-        args: *const Arg,
-        /// How many.
-        arg_count: usize,
-    }
-}
-
-/// What an operation carries, by its kind.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union OpData {
-    /// Of `OP_COPY`.
-    pub copy: OpCopy,
-    /// Of `OP_FILL`.
-    pub fill: OpFill,
-    /// Of `OP_WRITE`.
-    pub write: OpWrite,
-    /// Of `OP_HOST_CALL`.
-    pub host_call: HostFn,
-    /// Of `OP_LAUNCH`.
-    pub launch: OpLaunch,
-}
-
-impl fmt::Debug for OpData {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpData")
-    }
-}
-
-abi_struct! {
-    /// What streams carry and graphs are lists of.
-    Op = "anyaccel_op" {
-        /// `OP_...`.
-        kind: u32,
-        /// 0.
-        reserved: u32,
-        /// The rest.
-        data: OpData,
-    }
-}
-
-abi_struct! {
-    /// A node of an explicit graph.
-    Node = "anyaccel_node" {
-        /// What it does.
-        op: Op,
-        /// Earlier nodes that end before it.
-        after: *const u32,
-        /// How many.
-        after_count: usize,
     }
 }
 

@@ -134,7 +134,7 @@ abi_table! {
         required fn copy(device: *mut Device, stream: u64, dst: *const End, src: *const End, len: u64, fault: *mut Fault) -> u32;
         required fn fill(device: *mut Device, stream: u64, dst: Place, pattern: *const c_void, pattern_len: u32, len: u64, fault: *mut Fault) -> u32;
         required fn write(device: *mut Device, stream: u64, dst: Place, bytes: *const c_void, len: u32, fault: *mut Fault) -> u32;
-        required fn host_call(device: *mut Device, stream: u64, function: HostFn, fault: *mut Fault) -> u32;
+        required fn host_call(device: *mut Device, stream: u64, function: *const HostFn, fault: *mut Fault) -> u32;
         optional fn builtin(device: *mut Device, number: u32, kernel: *mut u64) -> u32;
         optional fn launch(device: *mut Device, stream: u64, kernel: u64, launch: *const anyaccel_hal::Launch, args: *const Arg, arg_count: usize, fault: *mut Fault) -> u32;
     }

@@ -9,10 +9,13 @@
  *   DATA_FOR_CODE                         the device's alloc points to data
  *   DEVICE_SIZE=n                         what the device's table says of its size
  *   DEVICES=n                             how many devices it has
+ *   PLACES=n                              what places in kernel arguments are multiples of
  *   ERRORS                                every call fails, with STARTS every one behind the start
  *   GARBAGE                               handles, addresses, marks and numbers are nonsense
  *   NO_DRIVERS                            create fails
- *   CRASHES                               alloc takes the process down
+ *   CRASHES, CRASHES_IN_STAMP             alloc takes the process down, or only stamp does
+ *   CRASHES_AT_EXIT                       the end of the process does
+ *   NOISY                                 create prints to standard output
  *   EXITS_IN_CREATE, EXITS_IN_ALLOC       that ends the process as if all were well
  *   HANGS                                 probe does not return
  */
@@ -22,6 +25,7 @@
 #endif
 #include <anyaccel/plugin.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifndef NAME
@@ -43,6 +47,9 @@
 #define DEVICES 2
 #endif
 static const uint32_t devices = DEVICES;
+#ifndef PLACES
+#define PLACES 1
+#endif
 #ifndef DEVICE_SIZE
 #define DEVICE_SIZE sizeof(anyaccel_device_table)
 #endif
@@ -70,6 +77,16 @@ static uint32_t create(anyaccel_driver **driver, anyaccel_fault *fault)
 {
 #ifdef EXITS_IN_CREATE
     exit(0);
+#endif
+#ifdef NOISY
+    printf("a driver \xff is made\n{\n");
+    fflush(stdout);
+#endif
+#ifdef CRASHES_AT_EXIT
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&registered)) {
+        atexit(abort);
+    }
 #endif
 #ifdef NO_DRIVERS
     (void)driver;
@@ -108,7 +125,7 @@ static void fill_info(anyaccel_device_info *info)
     info->memory = 64u << 20;
     info->max_alloc = 64u << 20;
     info->alignment = 16;
-    info->place_alignment = 1;
+    info->place_alignment = PLACES;
     info->stamp_ns = 1;
     info->fill_patterns = ANYACCEL_FILL_1 | ANYACCEL_FILL_2 | ANYACCEL_FILL_4 | ANYACCEL_FILL_8 | ANYACCEL_FILL_16;
 }
@@ -280,6 +297,9 @@ static uint32_t completed(anyaccel_device *device, anyaccel_stream stream, uint6
 
 static uint32_t stamp(anyaccel_device *device, anyaccel_stream stream, anyaccel_stamp *stamp, anyaccel_fault *fault)
 {
+#ifdef CRASHES_IN_STAMP
+    abort();
+#endif
     (void)device;
     (void)stream;
     MAY_FAIL("stamp");
@@ -307,7 +327,7 @@ static void drop_stamp(anyaccel_device *device, anyaccel_stamp stamp)
 #ifndef GARBAGE
 static char *at(const anyaccel_end *end)
 {
-    return end->kind == ANYACCEL_END_HOST ? end->host : (char *)(uintptr_t)end->place.mem + end->place.offset;
+    return end->kind == ANYACCEL_END_HOST ? end->data.host : (char *)(uintptr_t)end->data.place.mem + end->data.place.offset;
 }
 #endif
 
@@ -362,18 +382,18 @@ static uint32_t write_bytes(anyaccel_device *device, anyaccel_stream stream, any
     return ANYACCEL_OK;
 }
 
-static uint32_t host_call(anyaccel_device *device, anyaccel_stream stream, anyaccel_host_fn function,
+static uint32_t host_call(anyaccel_device *device, anyaccel_stream stream, const anyaccel_host_fn *function,
                           anyaccel_fault *fault)
 {
     (void)device;
     (void)stream;
     (void)fault;
 #ifdef ERRORS
-    function.drop(function.data);
+    function->drop(function->data);
     MAY_FAIL("host_call");
 #else
-    function.call(function.data, ANYACCEL_HOST_RUN);
-    function.drop(function.data);
+    function->call(function->data, ANYACCEL_HOST_RUN);
+    function->drop(function->data);
     return ANYACCEL_OK;
 #endif
 }

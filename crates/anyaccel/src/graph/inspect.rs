@@ -47,7 +47,8 @@ impl Graph {
     }
 
     /// Writes the graph to a file in Graphviz' DOT language: a box for each node with operation, size and stream, an arrow
-    /// for each dependency. `dot -Tsvg` draws it.
+    /// for each dependency. `dot -Tsvg` draws it. Where the graph was instantiated as one of the driver's own and that draws
+    /// its graphs, as CUDA does, the driver's drawing follows in the same file; `dot -Tsvg -O` draws both.
     ///
     /// # Errors
     /// [`GraphError::NoDebug`] without [`Graph::enable_debug_mode`]; [`GraphError::NotCaptured`],
@@ -75,6 +76,10 @@ impl State {
             if several { format!("stream {} of {}", lane.id, lane.device) } else { format!("stream {}", lane.id) }
         };
         let streams: Vec<String> = captured.lanes.iter().map(|(lane, _)| name(lane)).collect();
-        Dot::new(&captured.program, "anyaccel graph", &streams).to_string()
+        let mut text = Dot::new(&captured.program, "anyaccel graph", &streams).to_string();
+        if let Some(drawn) = captured.exec.as_ref().and_then(|exec| captured.port.drawn(exec)) {
+            text.push_str(&drawn);
+        }
+        text
     }
 }

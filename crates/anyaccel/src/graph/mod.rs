@@ -408,8 +408,9 @@ impl Captured {
             cells.push((cell.spot, cell.ask()?));
         }
         replays.replay(|last| {
-            let fresh = last.is_none_or(|last| last.port.ended("Graph.replay", &last.lane, last.mark) == Ok(true));
-            targets.add(lane, fresh);
+            targets.add(lane, || {
+                last.is_none_or(|last| last.port.ended("Graph.replay", &last.lane, last.mark) == Ok(true))
+            });
             let enqueued = port.replay(exec, program, lane, last, &cells);
             if enqueued.is_err() {
                 targets.take_back();

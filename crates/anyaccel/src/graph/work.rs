@@ -313,20 +313,19 @@ impl Targets {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A replay goes to a lane. `fresh`: all replays before have ended.
-    pub(crate) fn add(&self, lane: &LaneRef, fresh: bool) {
+    /// A replay goes to a lane. `fresh` tells whether all replays before have ended; asked where that makes a difference.
+    pub(crate) fn add(&self, lane: &LaneRef, fresh: impl FnOnce() -> bool) {
         let mut state = self.lock();
-        let last = state.runs.back().map(|(_, lane)| lane.raw);
-        if last != Some(lane.raw) {
-            let first = state.replays;
-            let over = if fresh { std::mem::take(&mut state.runs) } else { VecDeque::new() };
-            state.runs.push_back((first, lane.clone()));
-            state.replays += 1;
-            drop(state);
-            drop(over);
-        } else {
-            state.replays += 1;
-        }
+        let first = state.replays;
+        state.replays += 1;
+        let over = match state.runs.back().map(|(_, lane)| lane.raw) {
+            Some(last) if last == lane.raw => return,
+            Some(_) if fresh() => std::mem::take(&mut state.runs),
+            _ => VecDeque::new(),
+        };
+        state.runs.push_back((first, lane.clone()));
+        drop(state);
+        drop(over);
     }
 
     /// The replay that was added last was refused.

@@ -210,6 +210,11 @@ impl Port {
         self.cache.empty_cache().map_err(|fault| self.port_error(call, fault))
     }
 
+    /// Gives unused memory of one private pool back.
+    pub(crate) fn empty_pool(&self, call: &'static str, (first, second): (u64, u64)) -> Result<()> {
+        self.cache.empty_pool(PoolId(first, second)).map_err(|fault| self.port_error(call, fault))
+    }
+
     /// The bit that stands for a lane of another device in the uses of this device's blocks.
     fn foreign_uses(&self, owner: &Port, lane: &Lane) -> u64 {
         self.native.add_foreign(lane.raw, &owner.native);

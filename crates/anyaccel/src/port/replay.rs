@@ -81,6 +81,13 @@ impl Port {
         Ok(true)
     }
 
+    /// What the device's own graph looks like, where it draws one.
+    pub(crate) fn drawn(&self, exec: &Exec) -> Option<String> {
+        let Exec::Native(exec) = exec else { return None };
+        // SAFETY: H1: the graph is not destroyed while its owner has it.
+        unsafe { self.hal().graphs()?.dot(*exec) }
+    }
+
     /// Notes that a replay on `lane` uses what the graph keeps. Once per lane is enough.
     pub(crate) fn replays_on(&self, exec: &Exec, kept: &Kept, lane: &Lane) -> Result<()> {
         self.uses(kept, lane)?;

@@ -8,6 +8,14 @@ static char *bytes_of(const void *memory, int32_t device, size_t size) {
     return host;
 }
 
+static uint64_t asked, of, left;
+static void note(void *data, int32_t device, uint64_t requested, uint64_t total, uint64_t free_bytes) {
+    anyaccel_memory_stats stats = {.struct_size = sizeof stats};
+    CHECK(data == &asked && device == 0);
+    OK(anyaccel_get_memory_stats(device, &stats));
+    asked = requested, of = total, left = free_bytes;
+}
+
 static void *freed_inside;
 static void free_inside(void *data) {
     (void)data;
@@ -119,7 +127,10 @@ int main(void) {
     OK(anyaccel_empty_cache());
     OK(anyaccel_set_memory_budget(0, 32 << 20));
     void *e;
+    REFUSED(ANYACCEL_ERROR_ARGUMENT, "observer: NULL", anyaccel_observe_out_of_memory(NULL, NULL));
+    OK(anyaccel_observe_out_of_memory(note, &asked));
     REFUSED(ANYACCEL_ERROR_OUT_OF_MEMORY, "100", anyaccel_alloc(0, 100 << 20, NOW, &e));
+    CHECK(asked == 100 << 20 && of > 0 && left > 0);
     OK(anyaccel_alloc(0, 1 << 20, NOW, &e));
     OK(anyaccel_free(e));
     OK(anyaccel_set_memory_budget(0, UINT64_MAX));

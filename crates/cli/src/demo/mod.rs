@@ -7,10 +7,10 @@ mod memory;
 mod pipeline;
 mod report;
 
-use crate::environment::{BACKEND, absence, why_none};
-use crate::output::{Class, Failure, Output};
+use crate::environment::{BACKEND, PLUGINS, absence, refusals, why_none};
+use crate::output::{Class, Failure, Output, note};
 use crate::progress::Progress;
-use anyaccel::{Error, Kind, Runtime, backends, selection};
+use anyaccel::{Error, Kind, LoadError, Runtime, backends, selection};
 use check::{Counts, single_thread};
 use input::Input;
 use memory::MemoryDocument;
@@ -167,8 +167,21 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// The runtime to use, and why it is the host's if nobody named that.
+/// The runtime to use, and why it is the host's if nobody named that. Tells of plugins that were refused: that another backend
+/// is used may be their fault.
 pub(crate) fn choose(backend: Option<&str>) -> Result<(Runtime, Option<String>), Failure> {
+    let chosen = choose_silently(backend);
+    let told = chosen.as_ref().err().map_or("", Failure::message);
+    for LoadError { path, reason } in refusals() {
+        let path = path.display().to_string();
+        if !told.contains(&path) {
+            note(&format!("{PLUGINS}: {path} is not used: {reason}"));
+        }
+    }
+    chosen
+}
+
+fn choose_silently(backend: Option<&str>) -> Result<(Runtime, Option<String>), Failure> {
     if let Some(name) = backend {
         let runtime = Runtime::builder().backend(name).build()?;
         if runtime.kind().is_some_and(|kind| kind.name() == name) && runtime.device_count() == 0 {

@@ -4,10 +4,11 @@ mod snapshot;
 mod trace;
 
 use crate::layout::bytes;
-use crate::output::{Class, Failure, Output};
+use crate::output::{Class, Failure, Output, one_line};
+use crate::snapshot_file::wrong_settings;
 use crate::{size, snapshot_file};
 use anyaccel_engine::alloc::replay::Conf;
-use anyaccel_engine::alloc::{Settings, SettingsError};
+use anyaccel_engine::alloc::{Settings, VARIABLES};
 use std::io::{self, Read};
 use std::path::PathBuf;
 
@@ -112,7 +113,7 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let conf = args.given()?;
     let (mut reader, name) = snapshot_file::open(&args.file)?;
     let mut head = Vec::new();
-    reader.by_ref().take(3).read_to_end(&mut head).map_err(|error| trace::unread(&name, &error))?;
+    reader.by_ref().take(3).read_to_end(&mut head).map_err(|error| snapshot_file::unread(&name, &error))?;
     let packed = is_packed(&head);
     let input = Input { reader: Box::new(io::Cursor::new(head).chain(reader)), name };
     if packed {
@@ -131,21 +132,39 @@ struct Given {
     file: Option<(String, String)>,
 }
 
-/// A setting from the command line or a file that is wrong.
-fn wrong(origin: &str, error: &SettingsError) -> Failure {
-    Failure::new(Class::Usage, format!("{origin}: {}:{}: {}", error.key, error.value, error.reason))
+/// What the circumstances of a trace may name.
+const CIRCUMSTANCES: [&str; 2] = ["FAKE_CUDA_TOTAL_MB", "FAKE_CUDA_DEVICES"];
+
+/// Parses the circumstances of a trace. In a file that a user names nothing is passed over.
+fn circumstances(text: &str, name: &str) -> Result<Conf, Failure> {
+    let known: Vec<&str> = CIRCUMSTANCES.into_iter().chain(VARIABLES).collect();
+    let content = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let keys = text.lines().map(str::trim).enumerate().filter(|(_, line)| content(line));
+    for (at, line) in keys {
+        if let Some((key, _)) = line.split_once('=')
+            && !known.contains(&key)
+        {
+            let known = known.join(", ");
+            let message = format!("{name}, line {}: '{}' is not one of {known}", at + 1, one_line(key));
+            return Err(Failure::new(Class::Input, message));
+        }
+    }
+    Conf::parse(text).map_err(|error| Failure::new(Class::Input, format!("{name}, {error}")))
 }
 
 impl Args {
     fn given(&self) -> Result<Given, Failure> {
-        let parsed = self.conf.iter().map(|text| Settings::parse(text).map_err(|error| wrong("--conf", &error)));
+        let parsed =
+            self.conf.iter().map(|text| Settings::parse(text).map_err(|error| wrong_settings("--conf", &error)));
         let settings = parsed.collect::<Result<_, _>>()?;
         let file = match &self.conf_file {
             None => None,
             Some(path) => {
                 let (file, name) = snapshot_file::open(path)?;
                 let mut text = Vec::new();
-                file.take(LONGEST_CONF + 1).read_to_end(&mut text).map_err(|error| trace::unread(&name, &error))?;
+                file.take(LONGEST_CONF + 1)
+                    .read_to_end(&mut text)
+                    .map_err(|error| snapshot_file::unread(&name, &error))?;
                 if text.len() as u64 > LONGEST_CONF {
                     let message = format!("{name} is longer than {}; is it a configuration?", bytes(LONGEST_CONF));
                     return Err(Failure::new(Class::Input, message));
@@ -162,9 +181,7 @@ impl Args {
     fn circumstances(&self, given: Given) -> Result<Conf, Failure> {
         let mut conf = match given.file {
             None => Conf::default(),
-            Some((text, name)) => {
-                Conf::parse(&text).map_err(|error| Failure::new(Class::Input, format!("{name}, {error}")))?
-            }
+            Some((text, name)) => circumstances(&text, &name)?,
         };
         if let Some(settings) = given.settings.into_iter().next() {
             conf.settings = settings;

@@ -1,11 +1,10 @@
 //! A snapshot under one or several settings, side by side.
 
-use super::{Args, Given, Input, wrong};
-use crate::layout::{bytes, item, percent, table};
+use super::{Args, Given, Input, circumstances};
+use crate::layout::{bytes, counted, item, percent, table};
 use crate::output::{Failure, Output, one_line};
-use crate::snapshot_file;
+use crate::snapshot_file::{self, wrong_settings};
 use anyaccel_engine::alloc::Settings;
-use anyaccel_engine::alloc::replay::Conf as Circumstances;
 use anyaccel_snapshot::replay::{Conf, DEFAULT_MEMORY, Outcome, replay, row};
 use anyaccel_snapshot::words::stack_line;
 use anyaccel_snapshot::{History, Snapshot};
@@ -32,7 +31,7 @@ pub(super) fn run(args: &Args, given: &Given, input: Input, output: &mut Output)
         let one = |history: &History| replay(history, &Conf::new(settings.clone(), memory(history)));
         let outcomes: Vec<Outcome> = histories.iter().map(one).collect();
         if output.is_json() {
-            output.part(&format!("{}\n", line(&histories, &settings, &outcomes, &memory)))?;
+            output.lines(&format!("{}\n", line(&histories, &settings, &outcomes, &memory)))?;
             if output.is_abandoned() {
                 return Ok(());
             }
@@ -72,20 +71,19 @@ fn settings(given: &Given, snapshot: &Snapshot) -> Result<(Vec<Settings>, Option
         let content = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         let lines: Vec<&str> = text.lines().filter(content).map(str::trim).collect();
         if !lines.is_empty() && lines.iter().all(|line| line.contains('=')) {
-            let conf = Circumstances::parse(text)
-                .map_err(|error| Failure::new(crate::output::Class::Input, format!("{name}, {error}")))?;
+            let conf = circumstances(text, name)?;
             total = lines.iter().any(|line| line.starts_with("FAKE_CUDA_TOTAL_MB")).then_some(conf.total);
             out.push(conf.settings);
         } else {
             for line in lines {
                 let text = if line == "default" { "" } else { line };
-                out.push(Settings::parse(text).map_err(|error| wrong(name, &error))?);
+                out.push(Settings::parse(text).map_err(|error| wrong_settings(name, &error))?);
             }
         }
     }
     if out.is_empty() {
         let recorded = snapshot.settings.as_ref().map_or("", |settings| settings.text.as_str());
-        out.push(Settings::parse(recorded).map_err(|error| wrong("the setting of the recording", &error))?);
+        out.push(Settings::parse(recorded).map_err(|error| wrong_settings("the setting of the recording", &error))?);
     }
     Ok((out, total))
 }
@@ -180,9 +178,9 @@ fn doubts(all: &[Setting], at: usize, history: &History) -> String {
     let pressed = all.iter().any(|setting| setting.outcomes[at].stats.num_alloc_retries > 0);
     if caveats.waiting_blocks > 0 && pressed {
         doubts.push(format!(
-            "{} blocks were in use on other streams when they were given back. How long those streams take when memory \
+            "{} in use on other streams when given back. How long those streams take when memory \
              runs short is not in the recording: where there are retries, reserved may be off by up to {} either way",
-            caveats.waiting_blocks,
+            counted(caveats.waiting_blocks, "block was", "blocks were"),
             bytes(caveats.waiting_bytes)
         ));
     }
@@ -191,9 +189,9 @@ fn doubts(all: &[Setting], at: usize, history: &History) -> String {
         let name = named(&setting.settings);
         if !outcome.survived.is_empty() {
             doubts.push(format!(
-                "{name}: {} requests that failed in the recording would have succeeded, first at event {}; \
+                "{name}: {} that failed in the recording would have succeeded, first at event {}; \
                  what the program would have done then is not in it, so later peaks are at least these",
-                outcome.survived.len(),
+                counted(outcome.survived.len() as u64, "request", "requests"),
                 outcome.survived[0]
             ));
         }

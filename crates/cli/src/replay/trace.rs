@@ -1,10 +1,12 @@
 //! The trace of an allocator: a text, one operation a line.
 
 use super::Input;
-use crate::layout::{bytes, item, table};
+use crate::layout::{bytes, counted, item, table};
 use crate::output::{Class, Failure, Output, one_line};
+use crate::snapshot_file;
 use anyaccel_engine::alloc::replay::{Conf, DeviceTally, HEADER, Replay, Tally};
-use std::io::{self, BufRead, BufReader, Read};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
 
 /// Bytes of a line at most.
 pub(super) const LONGEST_LINE: u64 = 64 << 10;
@@ -20,6 +22,7 @@ pub(super) fn run(input: Input, conf: &Conf, output: &mut Output) -> Result<(), 
     let mut lines = Lines::new(input);
     let mut replay = Replay::new(conf);
     let mut text = String::new();
+    let mut refused = Refused::default();
     let mut seen = false;
     let outcome = loop {
         let line = match lines.next() {
@@ -38,11 +41,11 @@ pub(super) fn run(input: Input, conf: &Conf, output: &mut Output) -> Result<(), 
                 text.push_str(&answer);
                 text.push('\n');
             }
-            Ok(_) => {}
+            Ok(answer) => refused.look(lines.number, answer.as_deref()),
             Err(error) => break Err(Failure::new(Class::Input, format!("{}, {error}", lines.name))),
         }
         if text.len() >= BLOCK {
-            output.part(&text)?;
+            output.lines(&text)?;
             text.clear();
             if output.is_abandoned() {
                 return Ok(());
@@ -50,17 +53,38 @@ pub(super) fn run(input: Input, conf: &Conf, output: &mut Output) -> Result<(), 
         }
     };
     if !text.is_empty() {
-        output.part(&text)?;
+        output.lines(&text)?;
     }
     outcome?;
     if !seen {
-        return Err(Failure::new(Class::Input, format!("{} is empty; a trace begins with '{HEADER} N'", lines.name)));
+        return Err(Failure::new(Class::Input, format!("{}: the file is empty", lines.name)));
     }
-    if output.is_json() { Ok(()) } else { output.text(&told(&lines.name, conf, &replay.tally())) }
+    if output.is_json() { Ok(()) } else { output.text(&told(&lines.name, conf, &replay.tally(), &refused)) }
 }
 
-pub(super) fn unread(name: &str, error: &io::Error) -> Failure {
-    Failure::new(Class::Input, format!("can't read {name}: {error}"))
+/// Operations that the allocator refused: it goes on behind them.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    /// The first ones, [`EXPLAINED`] at most.
+    first: Vec<String>,
+}
+
+impl Refused {
+    /// Looks at the answer to a line.
+    fn look(&mut self, line: u64, answer: Option<&str>) {
+        // An answer is parsed only if it may be one: a name in a trace can look like it.
+        let Some(answer) = answer.filter(|answer| answer.contains(r#""r":"err""#)) else { return };
+        let Ok(answer) = serde_json::from_str::<Value>(answer) else { return };
+        if answer["r"] != "err" {
+            return;
+        }
+        self.count += 1;
+        if self.first.len() < EXPLAINED {
+            let [op, message] = [&answer["op"], &answer["msg"]].map(|part| part.as_str().unwrap_or_default());
+            self.first.push(format!("line {line}, {op}: {message}"));
+        }
+    }
 }
 
 /// A text file, line by line: however long it is, one line is kept.
@@ -79,7 +103,7 @@ impl Lines {
     fn next(&mut self) -> Result<Option<String>, Failure> {
         let mut line = Vec::new();
         let read = (&mut self.reader).take(LONGEST_LINE + 1).read_until(b'\n', &mut line);
-        if read.map_err(|error| unread(&self.name, &error))? == 0 {
+        if read.map_err(|error| snapshot_file::unread(&self.name, &error))? == 0 {
             return Ok(None);
         }
         self.number += 1;
@@ -110,7 +134,7 @@ impl Lines {
         }
         let begins: String = line.chars().take(40).collect();
         let message = format!(
-            "{} begins with '{begins}'; what can be replayed is a snapshot of memory, a pickle, or the trace of an \
+            "{}: it begins with '{begins}'; what can be replayed is a snapshot of memory, a pickle, or the trace of an \
              allocator, which begins with '{HEADER} N'",
             self.name
         );
@@ -119,15 +143,26 @@ impl Lines {
 }
 
 /// The history as a whole, for people.
-fn told(name: &str, conf: &Conf, tally: &Tally) -> String {
+fn told(name: &str, conf: &Conf, tally: &Tally, refused: &Refused) -> String {
     const LABEL: usize = 8;
     let mut text = item(0, "history", LABEL, name);
-    let devices = if conf.devices == 1 { "1 device".to_owned() } else { format!("{} devices", conf.devices) };
+    let devices = counted(conf.devices as u64, "device", "devices");
     text.push_str(&item(0, "on", LABEL, &format!("{devices} of {}", bytes(conf.total))));
     let settings = if conf.settings.text.is_empty() { "the defaults" } else { &conf.settings.text };
     text.push_str(&item(0, "settings", LABEL, &one_line(settings)));
-    let done = format!("{} operations: {} requests, {} frees", tally.ops, tally.allocs, tally.frees);
+    let done = format!(
+        "{}: {}, {}",
+        counted(tally.ops, "operation", "operations"),
+        counted(tally.allocs, "request", "requests"),
+        counted(tally.frees, "free", "frees")
+    );
     text.push_str(&item(0, "done", LABEL, &done));
+    if refused.count > 0 {
+        let many = counted(refused.count, "operation", "operations");
+        let first: Vec<String> = refused.first.iter().map(|line| one_line(line)).collect();
+        let more = if refused.count > first.len() as u64 { "; --json tells of all" } else { "" };
+        text.push_str(&item(0, "refused", LABEL, &format!("{many}: {}{more}", first.join("; "))));
+    }
     text.push('\n');
     text.push_str(&devices_told(&tally.devices));
     text.push_str(&exhaustion(tally));
@@ -157,7 +192,7 @@ fn exhaustion(tally: &Tally) -> String {
     if failed == 0 {
         return String::new();
     }
-    let mut text = format!("\nran out of memory {failed} times\n");
+    let mut text = format!("\nran out of memory {}\n", counted(failed, "time", "times"));
     for (at, exhausted) in tally.exhausted.iter().enumerate() {
         let mut said = one_line(&exhausted.op);
         match &exhausted.report {

@@ -10,7 +10,7 @@ fn a_case_runs_on_each_backend() {
     assert_eq!(document["ok"], true);
     let reports = document["reports"].as_array().expect("reports");
     let kinds: Vec<&str> = reports.iter().filter_map(|report| report["kind"].as_str()).collect();
-    assert_eq!(kinds, ["cuda", "host", "opencl", "sim"]);
+    assert_eq!(kinds, ["cuda", "host", "opencl", "sim", "xpu"]);
     // What needs a driver may be absent on this machine.
     for report in reports.iter().filter(|report| report["absent"].is_null()) {
         let passed = |case: &serde_json::Value| case["verdict"] == "pass";

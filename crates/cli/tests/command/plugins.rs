@@ -74,6 +74,44 @@ fn naming_a_backend_whose_plugin_was_refused_tells_why() {
 }
 
 #[test]
+#[cfg(unix)]
+fn the_doctor_outlives_plugins_that_lose_the_process() {
+    let (exits, sound) = (small("doctor_exits", &["EXITS_IN_CREATE"]), small("doctor_sound", &["NOISY"]));
+    let done = with_plugins(&[&exits, &sound], &[], &["doctor", "--json"]);
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    assert!(done.err.contains("libcli_doctor_exits.so: the plugin ended the process when it is asked"), "{done:#?}");
+    let document = done.json();
+    let problem = document["plugins"][0]["problem"].as_str().unwrap_or_default();
+    assert!(problem.starts_with("the plugin ended the process") && problem.contains("exit status: 0"), "{document}");
+    assert_eq!(document["plugins"][1]["kind"], "npu");
+    assert_eq!(document["problems"].as_array().map(Vec::len), Some(1), "{document}");
+    let text = with_plugins(&[&exits], &[], &["doctor"]);
+    let text = text.bad(1, &["libcli_doctor_exits.so"]).out;
+    assert!(text.contains("refused") && text.contains("problem") && !text.contains("no problem"), "{text}");
+    let info = with_plugins(&[&exits], &[], &["info"]);
+    info.bad(1, &["libcli_doctor_exits.so: the plugin ended the process", "anyaccel doctor"]);
+}
+
+#[test]
+fn the_doctor_finds_a_problem_where_a_plugin_has_none_of_its_drivers() {
+    let none = small("doctor_no_drivers", &["NO_DRIVERS"]);
+    let done = with_plugins(&[&none], &[], &["doctor"]).bad(1, &["ANYACCEL_PLUGINS", "npu", "no firmware"]);
+    assert!(done.out.contains("FAIL") && !done.out.contains("no problem"), "{done:#?}");
+}
+
+#[test]
+fn a_command_that_starts_without_a_refused_plugin_says_so() {
+    let wrong = small("noted", &["MAJOR=3"]);
+    for command in [&["random", "uniform", "--backend", "host"][..], &["demo", "--backend", "host"]] {
+        let done = with_plugins(&[&wrong], &[], command);
+        assert_eq!(done.code, Some(0), "{done:#?}");
+        let said = "anyaccel: ANYACCEL_PLUGINS: ";
+        assert!(done.err.starts_with(said) && done.err.lines().count() == 1, "{done:#?}");
+        assert!(done.err.contains("libcli_noted.so is not used: ") && done.err.contains("ABI 3.0"), "{done:#?}");
+    }
+}
+
+#[test]
 fn the_suite_examines_a_library() {
     let npu = small("suite", &[]);
     let library = npu.to_str().expect("a Unicode path");
@@ -106,32 +144,109 @@ fn the_suite_refuses_what_is_no_plugin_or_has_no_device() {
     run(["cts", "--list", "--filter", "marks.*"]).bad(2, &["LIBRARY"]);
 }
 
+/// The cases of a run's first report that ended so.
+#[cfg(unix)]
+fn cases<'a>(document: &'a serde_json::Value, verdict: &str) -> Vec<&'a serde_json::Value> {
+    let cases = document["reports"][0]["cases"].as_array().unwrap_or_else(|| panic!("{document}"));
+    cases.iter().filter(|case| case["verdict"] == verdict).collect()
+}
+
 #[test]
 #[cfg(unix)]
-fn a_plugin_that_takes_the_process_down_is_told_with_the_case() {
-    let crashes = small("crashes", &["CRASHES"]);
-    let arguments = ["cts", crashes.to_str().expect("a Unicode path"), "--filter", "memory.*"];
-    let done = run(arguments);
-    assert_eq!(done.code, Some(1), "{done:#?}");
-    assert!(done.err.contains("took the process down in the case memory.") && done.err.contains("signal"), "{done:#?}");
+fn a_case_in_which_the_process_is_lost_has_failed_and_the_others_go_on() {
+    let crashes = small("crashes_in_stamp", &["CRASHES_IN_STAMP"]);
+    let filter = ["--filter", "marks.rise*", "--filter", "time.same*", "--filter", "pinned.*"];
+    let arguments: Vec<&str> = ["cts", crashes.to_str().expect("a Unicode path")].into_iter().chain(filter).collect();
     let done = run(arguments.iter().copied().chain(["--json"]));
-    assert_eq!(done.json()["error"]["class"], "wrong");
+    assert_eq!(done.code, Some(1), "{done:#?}");
+    let document = done.json();
+    let failed = cases(&document, "fail");
+    assert!(!failed.is_empty() && failed.iter().all(|case| case["level"] == "hal"), "{document}");
+    for case in &failed {
+        assert!(case["id"].as_str().is_some_and(|id| id.starts_with("time.")), "{case}");
+        let seen = case["seen"].as_str().unwrap_or_default();
+        assert!(seen.starts_with("the plugin took the process down (signal: 6"), "{case}");
+    }
+    // What was before it and what is behind it was judged as without it.
+    let sound = small("beside_crashes", &[]);
+    let others = run(["cts", sound.to_str().expect("a Unicode path")].into_iter().chain(filter).chain(["--json"]));
+    let others = others.json();
+    let ids = |document: &serde_json::Value| -> Vec<String> {
+        let all = document["reports"][0]["cases"].as_array().cloned().unwrap_or_default();
+        all.iter().map(|case| case["id"].to_string()).collect()
+    };
+    assert_eq!(ids(&document), ids(&others));
+    assert!(!cases(&document, "pass").is_empty(), "{document}");
+    let text = run(arguments);
+    assert!(text.out.contains("FAIL") && text.out.contains("signal: 6"), "{text:#?}");
+    assert!(text.err.contains("failed, the first: time."), "{text:#?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_plugin_that_loses_every_process_is_given_up() {
+    let crashes = small("crashes", &["CRASHES"]);
+    let filter = ["--filter", "memory.*", "--filter", "copy.*"];
+    let arguments = ["cts", crashes.to_str().expect("a Unicode path"), "--json"].into_iter().chain(filter);
+    let arguments: Vec<&str> = arguments.collect();
+    let document = run(&arguments).json();
+    let lost = |case: &&&serde_json::Value| case["seen"].to_string().contains("took the process down");
+    assert_eq!(cases(&document, "fail").iter().filter(lost).count(), 20, "{document}");
+    let complaint = document["reports"][0]["complaints"][0].to_string();
+    assert!(
+        complaint.contains("20 processes were lost; given up, ") && complaint.contains(" were not run"),
+        "{complaint}"
+    );
+    let first = run(arguments.into_iter().chain(["--fail-fast"])).json();
+    assert_eq!(cases(&first, "fail").len(), 1, "{first}");
+    assert_eq!(first["reports"][0]["complaints"], serde_json::json!([]));
 }
 
 #[test]
 #[cfg(unix)]
 fn a_plugin_that_ends_the_process_is_told_with_the_case() {
     let exits = small("exits", &["EXITS_IN_ALLOC"]);
-    let arguments = ["cts", exits.to_str().expect("a Unicode path"), "--filter", "memory.*"];
-    run(arguments).bad(1, &["the plugin ended the process in the case memory."]);
-    let done = run(arguments.iter().copied().chain(["--json"]));
-    assert_eq!((done.code, &done.json()["error"]["class"]), (Some(1), &"wrong".into()));
+    let sound = small("behind_exits", &[]);
+    let libraries = [&exits, &sound].map(|library| library.to_str().expect("a Unicode path"));
+    let arguments = ["cts", libraries[0], libraries[1], "--filter", "memory.segments-lie-apart", "--json"];
+    let done = run(arguments);
+    let document = done.json();
+    let failed = cases(&document, "fail");
+    assert!(!failed.is_empty(), "{document}");
+    assert_eq!(failed[0]["seen"], "the plugin ended the process (exit status: 0)");
+    // The next library has its turn.
+    assert_eq!(
+        (&document["ok"], document["reports"][1]["cases"][0]["verdict"].as_str()),
+        (&false.into(), Some("pass"))
+    );
 
     let exits = small("exits_early", &["EXITS_IN_CREATE"]);
     let library = exits.to_str().expect("a Unicode path");
     for more in [&["--filter", "memory.*"][..], &["--list"]] {
         run(["cts", library].iter().chain(more).copied())
-            .bad(1, &["the plugin ended the process before the first case"]);
+            .bad(1, &["the plugin ended the process before the first case of ", "exit status: 0"]);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_plugin_that_takes_the_process_down_at_its_end_is_told() {
+    let crashes = small("crashes_at_exit", &["CRASHES_AT_EXIT"]);
+    let done = run(["cts", crashes.to_str().expect("a Unicode path"), "--filter", "marks.rise", "--json"]);
+    let done = done.bad(1, &["the plugin took the process down after the last case", "signal: 6"]);
+    let document = done.json();
+    assert_eq!((cases(&document, "pass").len(), &document["ok"]), (1, &false.into()), "{document}");
+}
+
+#[test]
+#[cfg(unix)]
+fn what_a_plugin_prints_is_in_no_document() {
+    let noisy = small("noisy", &["NOISY"]);
+    let library = noisy.to_str().expect("a Unicode path");
+    for more in [&["--filter", "marks.rise"][..], &["--list"]] {
+        let done = run(["cts", library, "--json"].iter().chain(more).copied());
+        assert!(done.code == Some(0) && done.err.contains("is made"), "{done:#?}");
+        assert!(done.json()["schema"].is_string(), "{done:#?}");
     }
 }
 

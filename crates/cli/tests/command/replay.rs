@@ -113,7 +113,7 @@ fn bad_histories_are_one_line_with_number_text_and_what_was_expected() {
         let content = format!("stats_every 0\nalloc a 5 0\n{text}\n");
         bad(content.as_bytes(), &[&["line 3", text], words].concat());
     };
-    bad(b"", &["empty", "stats_every N"]);
+    bad(b"", &["the file is empty"]);
     bad(b"\n\n  \n", &["empty"]);
     bad(b"hello\n", &["begins with 'hello'", "stats_every N"]);
     bad(b"{\"schema\":1}\n", &["begins with '{", "the trace of an allocator"]);
@@ -143,11 +143,22 @@ fn bad_histories_are_one_line_with_number_text_and_what_was_expected() {
 }
 
 #[test]
+fn operations_that_were_refused_are_told() {
+    let file = TestFile::new("refused.trace", b"stats_every 0\nalloc fraction 5 0\nfraction 7\nfree fraction\n");
+    let out = run(["replay", file.name()]).good().narrow().out;
+    assert!(out.contains("3 operations: 1 request, 1 free\n"), "{out}");
+    assert!(out.contains("refused   1 operation: line 3, fraction 7: "), "{out}");
+    let fine = TestFile::new("nothing-refused.trace", b"stats_every 0\nalloc a 5 0\n");
+    assert!(!run(["replay", fine.name()]).good().out.contains("\nrefused "), "a line of refusals");
+}
+
+#[test]
 fn what_was_replayed_before_a_bad_line_is_told() {
     let file = TestFile::new("half.trace", b"stats_every 0\nalloc a 5 0\nfree a\nfree a\n");
     let done = run(["replay", "--json", file.name()]).bad(1, &["line 4"]);
-    assert_eq!(done.out.lines().count(), 2, "{done:#?}");
-    assert!(done.out.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{done:#?}");
+    let lines: Vec<Value> = done.out.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!((lines.len(), done.out.lines().count()), (3, 3), "{done:#?}");
+    assert_eq!((&lines[2]["schema"], &lines[2]["error"]["class"]), (&"anyaccel.error.v1".into(), &"input".into()));
     let file = TestFile::new("none.trace", b"stats_every 0\nfree a\n");
     let done = run(["replay", "--json", file.name()]).bad(1, &["line 2"]);
     assert_eq!(done.json()["error"]["class"], "input");
@@ -169,9 +180,11 @@ fn bad_circumstances_name_the_file_the_key_and_the_value() {
         &["PYTORCH_ALLOC_CONF", "max_split_size_mb:1", ">= 20"],
     );
     bad(b"\xff", &["UTF-8"]);
+    bad(b"FAKE_CUDA_DEVICES=1\nFAKE_CUDA_DEVICE=2\n", &["line 2: 'FAKE_CUDA_DEVICE'", "FAKE_CUDA_DEVICES"]);
     bad(&vec![b'\n'; 70_000], &["longer"]);
     run(["replay", trace.name(), "--conf-file", "/nowhere/at/all"]).bad(1, &["/nowhere/at/all"]);
-    run(["replay", trace.name(), "--conf", "foo:1"]).bad(2, &["--conf", "foo:1"]);
+    run(["replay", trace.name(), "--conf", "foo:1"]).bad(2, &["--conf: 'foo:1': "]);
+    run(["replay", trace.name(), "--conf", "foo"]).bad(2, &["--conf: 'foo': "]);
     let done = run(["replay", trace.name(), "--json", "--conf", "expandable_segments:yes"]).bad(2, &["True"]);
     assert_eq!(done.json()["error"]["class"], "usage");
 }
@@ -198,7 +211,7 @@ fn an_endless_history_is_replayed_as_it_comes() {
     assert!(first.starts_with(b"{\"i\":0,\"op\":\"alloc a 5 0\",\"r\":\"ok\""));
     drop(output);
     let done: Done = child.wait_with_output().expect("it ends").into();
-    assert_eq!((done.code, done.err.as_str()), (Some(0), ""));
+    assert_eq!((done.code, done.err.as_str()), (Some(141), ""));
     writer.join().expect("the writer ends");
 }
 

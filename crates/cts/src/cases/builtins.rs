@@ -3,6 +3,7 @@
 use crate::case::{Case, Outcome, expect, refused, same, same_bytes, skip};
 use crate::env::Env;
 use crate::lab::{Lab, Region, Stream, arg, bytes};
+use crate::words::plain;
 use anyaccel_hal::{Arg, DType, DTypeSet, FaultKind, Kernel, Launch};
 use anyaccel_kernels::{Builtin, convert, fill_pattern, histogram};
 
@@ -37,7 +38,7 @@ fn same_answer(env: &Env) -> Outcome {
     same("H16", "the built-ins, asked again", ask(), first.clone())?;
     let converts = first[Builtin::Convert.number() as usize].is_some();
     let dtypes = lab.device(0).info().dtypes;
-    expect("H16", converts || dtypes.is_empty(), "no dtypes without a built-in conversion", format!("{dtypes:?}"))
+    expect("H16", converts || dtypes.is_empty(), "no dtypes without a built-in conversion", plain(&dtypes))
 }
 
 fn noop(env: &Env) -> Outcome {

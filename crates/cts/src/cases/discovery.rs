@@ -3,7 +3,11 @@
 use crate::case::{Case, Outcome, expect, refused, same, same_bytes, skip};
 use crate::env::Env;
 use crate::lab::Lab;
-use anyaccel_hal::{Device, DeviceInfo, FaultKind};
+use crate::words::plain;
+use anyaccel_hal::{
+    Device, DeviceInfo, FaultKind, Format, GatesLimits, GraphsLimits, KernelsLimits, NativeEventsLimits, PeersLimits,
+    PinnedLimits, TelemetryLimits, VirtualMemoryLimits,
+};
 use std::sync::Arc;
 
 pub(super) const CASES: &[Case] = &[
@@ -25,15 +29,10 @@ fn probe(env: &Env) -> Outcome {
     let first = driver.probe();
     same("H22", "the probe, twice", driver.probe(), first.clone())?;
     let counted = first.present.is_none_or(|present| present >= first.visible);
-    expect("H22", counted, "no more visible devices than present ones", format!("{first:?}"))?;
+    expect("H22", counted, "no more visible devices than present ones", plain(&first))?;
     let quiet = !(driver.fork_safe_probe() && first.started);
-    expect("H22", quiet, "a fork-safe probe not to start anything", format!("{first:?}"))?;
-    expect(
-        "H22",
-        first.absence.is_none() || first.visible == 0,
-        "a reason only where none is visible",
-        format!("{first:?}"),
-    )
+    expect("H22", quiet, "a fork-safe probe not to start anything", plain(&first))?;
+    expect("H22", first.absence.is_none() || first.visible == 0, "a reason only where none is visible", plain(&first))
 }
 
 fn probe_and_start_agree(env: &Env) -> Outcome {
@@ -64,7 +63,7 @@ fn checks(env: &Env) -> Outcome {
     let checks = driver.checks();
     expect("H22", !checks.is_empty(), "at least one layer examined", "none")?;
     let sorted = checks.is_sorted_by_key(|check| check.layer);
-    expect("H22", sorted, "layers from the bottom up", format!("{checks:?}"))?;
+    expect("H22", sorted, "layers from the bottom up", plain(&checks))?;
     driver.start()?;
     expect("H22", !driver.checks().is_empty(), "layers examined after start too", "none")
 }
@@ -95,36 +94,63 @@ fn open_twice(env: &Env) -> Outcome {
 fn properties(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let info = lab.device(0).info();
-    let rules = [
-        (!info.name.is_empty(), "a name"),
-        (info.memory > 0, "memory"),
-        (info.max_alloc > 0 && info.max_alloc <= info.memory, "a max_alloc above 0 and at most the memory"),
-        (info.alignment.is_power_of_two(), "an alignment that is a power of two"),
-        (info.fill_patterns.0 & !0b1_1111 == 0, "fill patterns of 1, 2, 4, 8 and 16 bytes only"),
-        (info.fill_patterns.0 != 0, "at least one fill pattern"),
-        (info.priorities.greatest <= info.priorities.least, "the greatest priority at most the least, as a number"),
-        (info.cores != Some(0), "cores that are unknown or more than 0"),
-        (info.place_alignment.is_power_of_two(), "a place_alignment that is a power of two"),
-        (info.stamp_ns > 0, "a resolution of stamps above 0"),
-        (info.host_ends || lab.device(0).pinned().is_some(), "pinned memory where copies can't name any host memory"),
+    let sizes = || format!("max_alloc {}, memory {}", info.max_alloc, info.memory);
+    let patterns = || format!("fill_patterns {:#x}", info.fill_patterns.0);
+    let range = info.priorities;
+    let rules: [(bool, &str, String); 11] = [
+        (!info.name.is_empty(), "a name", "none".into()),
+        (info.memory > 0, "memory", "none".into()),
+        (info.max_alloc > 0 && info.max_alloc <= info.memory, "a max_alloc above 0 and at most the memory", sizes()),
+        (info.alignment.is_power_of_two(), "an alignment that is a power of two", info.alignment.to_string()),
+        (info.fill_patterns.0 & !0b1_1111 == 0, "fill patterns of 1, 2, 4, 8 and 16 bytes only", patterns()),
+        (info.fill_patterns.0 != 0, "at least one fill pattern", patterns()),
+        (
+            range.greatest <= range.least,
+            "the greatest priority at most the least, as a number",
+            format!("priority_greatest {}, priority_least {}", range.greatest, range.least),
+        ),
+        (info.cores != Some(0), "cores that are unknown or more than 0", "0".into()),
+        (
+            info.place_alignment.is_power_of_two(),
+            "a place_alignment that is a power of two",
+            info.place_alignment.to_string(),
+        ),
+        (info.stamp_ns > 0, "a resolution of stamps above 0", "stamp_ns 0".into()),
+        (
+            info.host_ends || lab.device(0).pinned().is_some(),
+            "pinned memory where copies can't name any host memory",
+            "neither".into(),
+        ),
     ];
-    rules.into_iter().try_for_each(|(held, expected)| expect("H26", held, expected, format!("{info:?}")))
+    rules.into_iter().try_for_each(|(held, expected, seen)| expect("H26", held, expected, seen))
 }
 
 /// Everything about a device that must not change.
-fn facts(device: &dyn Device) -> String {
-    format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
-        device.info(),
-        device.pinned().map(|it| it.limits()),
-        device.peers().map(|it| it.limits()),
-        device.virtual_memory().map(|it| it.limits()),
-        device.graphs().map(|it| it.limits()),
-        device.kernels().map(|it| (it.limits(), it.formats().to_vec())),
-        device.native_events().map(|it| it.limits()),
-        device.gates().map(|it| it.limits()),
-        device.telemetry().map(|it| it.limits()),
-    )
+#[derive(Clone, PartialEq, Debug)]
+struct Facts {
+    info: DeviceInfo,
+    pinned: Option<PinnedLimits>,
+    peers: Option<PeersLimits>,
+    virtual_memory: Option<VirtualMemoryLimits>,
+    graphs: Option<GraphsLimits>,
+    kernels: Option<(KernelsLimits, Vec<Format>)>,
+    native_events: Option<NativeEventsLimits>,
+    gates: Option<GatesLimits>,
+    telemetry: Option<TelemetryLimits>,
+}
+
+fn facts(device: &dyn Device) -> Facts {
+    Facts {
+        info: device.info().clone(),
+        pinned: device.pinned().map(|it| it.limits()),
+        peers: device.peers().map(|it| it.limits()),
+        virtual_memory: device.virtual_memory().map(|it| it.limits()),
+        graphs: device.graphs().map(|it| it.limits()),
+        kernels: device.kernels().map(|it| (it.limits(), it.formats().to_vec())),
+        native_events: device.native_events().map(|it| it.limits()),
+        gates: device.gates().map(|it| it.limits()),
+        telemetry: device.telemetry().map(|it| it.limits()),
+    }
 }
 
 fn constant(env: &Env) -> Outcome {

@@ -4,6 +4,7 @@ use super::host_fn::Fate;
 use crate::case::{Capability, Case, Outcome, expect, fail, refused, same, same_bytes, skip};
 use crate::env::Env;
 use crate::lab::{Lab, Stream};
+use crate::words::plain;
 use anyaccel_hal::{Fault, FaultKind, Until, WaitMode, Waited};
 use std::thread;
 use std::time::Instant;
@@ -65,7 +66,7 @@ fn failed_work_is_told_once(env: &Env) -> Outcome {
     let wait = |stream| lab.wait_host(stream, Until::Now, Some(Instant::now() + lab.patience), WaitMode::Auto);
     match wait(stream) {
         Err(fault) => same("H33", "the code of the failed work's fault", fault.code, 77)?,
-        Ok(waited) => return fail_told("the next wait to return the fault", &format!("{waited:?}")),
+        Ok(waited) => return fail_told("the next wait to return the fault", &plain(&waited)),
     }
     expect("H33", lab.completed(stream)? >= mark, "the mark after failed work to have ended", "it has not")?;
     for waiting in [stream, other] {

@@ -4,6 +4,7 @@ use crate::case::{Capability, Case, Outcome, expect, refused, same, same_bytes};
 use crate::env::Env;
 use crate::lab::{Lab, Region, Stream, bytes};
 use crate::random::Random;
+use crate::words::plain;
 use anyaccel_hal::{End, FaultKind, GraphExec, GraphNode, Graphs, HostFn, HostStatus, Op, Pattern, Written};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     Case::hal("graph.random-lists", &[31], random_lists).needs(NEEDS),
     Case::hal("graph.host-functions", &[31, 13], host_functions).needs(NEEDS),
     Case::hal("graph.update", &[31], update).needs(NEEDS),
+    Case::hal("graph.update-function", &[31, 13], update_function).needs(NEEDS),
     Case::hal("graph.out-of-order", &[31, 19], out_of_order).needs(NEEDS),
     Case::hal("graph.empty", &[31], empty).needs(NEEDS),
 ];
@@ -181,7 +183,7 @@ fn host_functions(env: &Env) -> Outcome {
     for (round, calls) in seen.chunks(4).enumerate() {
         let ran = calls.iter().all(|&(_, status)| status == HostStatus::Run);
         let ends = (calls[0].0, calls[3].0) == (0, 3);
-        expect("H31", ran && ends, &format!("replay {round} to call 0 first and 3 last"), format!("{calls:?}"))?;
+        expect("H31", ran && ends, &format!("replay {round} to call 0 first and 3 last"), plain(&calls))?;
     }
     expect("H31", Arc::strong_count(&alive) > 1, "functions to live as long as their graph", "they are gone")?;
     destroy(graphs, graph);
@@ -212,6 +214,46 @@ fn update(env: &Env) -> Outcome {
     same_bytes("H31", "a replay after the update", &lab.read(stream, region)?, &expected(5))?;
     destroy(graphs, graph);
     Ok(())
+}
+
+fn update_function(env: &Env) -> Outcome {
+    let lab = env.lab()?;
+    let (graphs, stream) = (graphs(&lab)?, lab.stream()?);
+    let limits = graphs.limits();
+    if !limits.update || !limits.host_calls {
+        return crate::case::skip("graphs hold no host functions, or can't be updated");
+    }
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let alive = Arc::new(());
+    let call = |number: u32| {
+        let (log, alive) = (Arc::clone(&log), Arc::clone(&alive));
+        Op::HostCall(HostFn::new(move |status| {
+            let _kept = &alive;
+            log.lock().unwrap_or_else(PoisonError::into_inner).push((number, status));
+        }))
+    };
+    let graph = build(graphs, vec![(call(0), vec![]), (call(10), vec![0])])?;
+    // So that replays are only enqueued when the function is replaced.
+    let hold = lab.hold(stream)?;
+    for number in 1..=3 {
+        replay(graphs, graph, stream)?;
+        replay(graphs, graph, stream)?;
+        // SAFETY: H1, H13: as for build.
+        unsafe { graphs.update(graph, 0, call(number)) }?;
+    }
+    replay(graphs, graph, stream)?;
+    hold.release()?;
+    lab.finish(stream)?;
+    let seen = std::mem::take(&mut *log.lock().unwrap_or_else(PoisonError::into_inner));
+    let expected: Vec<(u32, HostStatus)> =
+        [0, 0, 1, 1, 2, 2, 3].into_iter().flat_map(|first| [first, 10]).map(|call| (call, HostStatus::Run)).collect();
+    same("H31", "calls of replays before and after updates", seen, expected)?;
+    // SAFETY: H1, H4; it is refused.
+    let form = unsafe { graphs.update(graph, 1, fill(lab.memory(64)?, 1)) };
+    refused("H31", "an update of a function by another form", form, FaultKind::Invalid)?;
+    expect("H31", Arc::strong_count(&alive) > 2, "functions to live as long as their graph", "they are gone")?;
+    destroy(graphs, graph);
+    lab.eventually("H31", "functions to go with their graph", || Arc::strong_count(&alive) == 1)
 }
 
 fn out_of_order(env: &Env) -> Outcome {

@@ -240,7 +240,7 @@ fn come_and_go(env: &Env) -> Outcome {
     let mut all = HashSet::new();
     for round in 0..100_u8 {
         let kernel = setter(&lab)?;
-        expect("H2", all.insert(kernel), "a Kernel that was never given out", format!("{kernel:?}"))?;
+        expect("H2", all.insert(kernel), "a handle of a kernel that was never given out", kernel.0)?;
         lab.launch(stream, kernel, Launch::linear(16, 1), &[arg(region), Arg::Bytes(&[round])])?;
         same_bytes("H32", "what a kernel wrote", &lab.read(stream, region)?, &[round; 16])?;
         lab.unload(0, kernel);

@@ -4,6 +4,7 @@ use crate::case::{Case, Outcome, expect, fail, refused, same, same_bytes, skip};
 use crate::env::Env;
 use crate::lab::{Lab, bytes};
 use crate::random::Random;
+use crate::words::{self, plain};
 use anyaccel_hal::{FaultKind, Segment};
 use std::collections::HashSet;
 
@@ -38,7 +39,7 @@ fn apart(live: &[Segment]) -> Outcome {
             "H3",
             end.is_some_and(|end| end <= pair[1].addr),
             "live segments that do not overlap",
-            format!("{:?} and {:?}", pair[0], pair[1]),
+            format!("{} and {}", words::segment(pair[0]), words::segment(pair[1])),
         )?;
     }
     Ok(())
@@ -183,12 +184,12 @@ fn full_memory_is_backed(env: &Env) -> Outcome {
 fn info(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let before = lab.device(0).memory_info()?;
-    expect("H3", before.total > 0, "a device with memory", format!("{before:?}"))?;
+    expect("H3", before.total > 0, "a device with memory", plain(&before))?;
     let _taken = lab.segment(0, 32 << 20)?;
     let after = lab.device(0).memory_info()?;
     same("H3", "total memory, twice", after.total, before.total)?;
     for seen in [before, after] {
-        expect("H3", seen.free.is_none_or(|free| free <= seen.total), "free at most total", format!("{seen:?}"))?;
+        expect("H3", seen.free.is_none_or(|free| free <= seen.total), "free at most total", plain(&seen))?;
     }
     Ok(())
 }
@@ -198,14 +199,14 @@ fn handles_are_unique(env: &Env) -> Outcome {
     let (mut mems, mut streams, mut stamps) = (HashSet::new(), HashSet::new(), HashSet::new());
     for _ in 0..2000 {
         let segment = lab.segment(0, 64)?;
-        expect("H2", mems.insert(segment.mem), "a Mem that was never given out", format!("{:?}", segment.mem))?;
+        expect("H2", mems.insert(segment.mem), "a handle of memory that was never given out", segment.mem.0)?;
         lab.free(0, segment.mem)?;
     }
     for _ in 0..200 {
         let stream = lab.stream()?;
-        expect("H2", streams.insert(stream.id), "a StreamId that was never given out", format!("{:?}", stream.id))?;
+        expect("H2", streams.insert(stream.id), "a handle of a stream that was never given out", stream.id.0)?;
         let stamp = lab.stamp(stream)?;
-        expect("H2", stamps.insert(stamp), "a Stamp that was never given out", format!("{stamp:?}"))?;
+        expect("H2", stamps.insert(stamp), "a handle of a stamp that was never given out", stamp.0)?;
         lab.finish(stream)?;
         lab.drop_stamp(0, stamp);
         lab.destroy(stream)?;
@@ -216,10 +217,15 @@ fn handles_are_unique(env: &Env) -> Outcome {
 fn devices_apart(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let streams = [lab.stream_on(0)?, lab.stream_on(1)?];
-    expect("H2", streams[0].id != streams[1].id, "StreamIds unique per driver", "two devices gave out the same")?;
+    expect(
+        "H2",
+        streams[0].id != streams[1].id,
+        "handles of streams that are unique per driver",
+        "two devices gave out the same",
+    )?;
     let regions = [lab.memory_with(streams[0], &[1; 4096])?, lab.memory_with(streams[1], &[2; 4096])?];
     let mems = regions.map(|region| region.place.mem);
-    expect("H2", mems[0] != mems[1], "Mems unique per driver", "two devices gave out the same")?;
+    expect("H2", mems[0] != mems[1], "handles of memory that are unique per driver", "two devices gave out the same")?;
     for (at, stream) in streams.into_iter().enumerate() {
         let seen = lab.read(stream, regions[at])?;
         same_bytes("H3", "the memory of each device", &seen, &[at as u8 + 1; 4096])?;
@@ -230,7 +236,12 @@ fn devices_apart(env: &Env) -> Outcome {
         let _taken = lab.segment(0, 32 << 20)?;
         let after = lab.device(1).memory_info()?.free;
         let close = after.is_some_and(|after| after.abs_diff(before) < 16 << 20);
-        expect("H3", close, "memory taken on device 0 not to count on device 1", format!("{before}, then {after:?}"))?;
+        expect(
+            "H3",
+            close,
+            "memory taken on device 0 not to count on device 1",
+            format!("{before} bytes free, then {}", plain(&after)),
+        )?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::case::{Capability, Case, Outcome, expect, fail, same, same_bytes};
 use crate::env::Env;
 use crate::lab::{Delay, Hold, Lab, Stream, bytes};
+use crate::words::plain;
 use anyaccel_hal::{FaultKind, Until};
 use std::sync::mpsc;
 
@@ -366,7 +367,7 @@ fn priorities(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let range = lab.device(0).info().priorities;
     if range.greatest > range.least {
-        return fail("H26", "the greatest priority at most the least one, as a number", format!("{range:?}"));
+        return fail("H26", "the greatest priority at most the least one, as a number", plain(&range));
     }
     let streams =
         (range.greatest..=range.least).map(|priority| lab.stream_with(0, priority)).collect::<Result<Vec<_>, _>>()?;

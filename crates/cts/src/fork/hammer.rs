@@ -3,6 +3,7 @@
 use super::scripts::works;
 use super::{FROZEN, Script, in_fork};
 use crate::case::{Outcome, errs, expect};
+use crate::words::plain;
 use anyaccel::{Error, Runtime, StreamOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +97,7 @@ pub(super) fn hammer_start(script: &Script) -> Outcome {
             }
             in_fork(script.patience, || works("fork.no-deadlock", &Runtime::global(), script.patience / 2))?;
             let started = starter.join();
-            expect("fork.no-deadlock", matches!(started, Ok(Ok(()))), "the parent to start", format!("{started:?}"))
+            expect("fork.no-deadlock", matches!(started, Ok(Ok(()))), "the parent to start", plain(&started))
         })?;
     }
     Ok(())

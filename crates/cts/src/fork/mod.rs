@@ -20,13 +20,19 @@ use crate::cases::Bent;
 use crate::env::{Env, MEMORY};
 use crate::subject::{Ask, Subject};
 use crate::subjects;
+use crate::words::plain;
 use anyaccel_hal::{Driver, Kind};
+use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub(crate) use process::in_fork;
+
+/// How long it may take until what a process has printed is read.
+const SOON: Duration = Duration::from_secs(2);
 
 /// The first argument of a process that runs a script.
 const MARKER: &str = "--anyaccel-cts-child";
@@ -124,6 +130,17 @@ pub(crate) fn script(env: &Env, name: &str, backend: &str) -> Outcome {
         Ok(child) => child,
         Err(error) => return skip(format!("{} does not start: {error}", program.display())),
     };
+    // Read while it runs: a backend that prints a lot must not wait for a reader.
+    let (sender, printed) = channel();
+    if let Some(out) = child.stdout.take() {
+        // Not joined: what the process has forked may hold its output open.
+        std::thread::spawn(move || {
+            let lines = BufReader::new(out).split(b'\n').map_while(Result::ok);
+            let _nobody_listens = lines.map(|line| sender.send(line)).take_while(Result::is_ok).count();
+        });
+    } else {
+        drop(sender);
+    }
     let deadline = Instant::now() + limit;
     let status = loop {
         match child.try_wait() {
@@ -137,11 +154,10 @@ pub(crate) fn script(env: &Env, name: &str, backend: &str) -> Outcome {
             }
         }
     };
-    let mut text = String::new();
-    if let Some(mut out) = child.stdout.take() {
-        // The process has ended: what it wrote is in the pipe, and is read to its end.
-        let _read = std::io::Read::read_to_string(&mut out, &mut text);
-    }
+    // What it printed is in the pipe, and comes at once.
+    let lines = std::iter::from_fn(|| printed.recv_timeout(SOON).ok());
+    let lines: Vec<String> = lines.map(|line| String::from_utf8_lossy(&line).into_owned()).collect();
+    let text = lines.join("\n");
     let reported = text.lines().find_map(|line| line.strip_prefix(REPORT)).map(decode);
     match reported {
         Some(outcome) if status.success() || outcome.is_err() => outcome,
@@ -166,7 +182,7 @@ pub(crate) fn decode(line: &str) -> Outcome {
         ["ok"] => Ok(()),
         ["skip", reason] => skip(reason),
         ["fail", rule, expected, seen] => fail(rule, expected, seen),
-        _ => fail("", "an outcome", format!("{line:?}")),
+        _ => fail("", "an outcome", plain(&line)),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{FROZEN, Script, in_fork};
 use crate::case::{Outcome, errs, expect, fail, same};
 use crate::cases::{READS, SETTERS};
+use crate::words::plain;
 use anyaccel::random::{self, Distribution, Generator, Options};
 use anyaccel::{Error, Runtime};
 
@@ -34,7 +35,7 @@ pub(super) fn live(script: &Script) -> Outcome {
         let child = Runtime::global();
         let seen = seeds_and_offsets(&child)?;
         same(RULE, "a generator that was seeded", seen[0], (5, 0))?;
-        expect(RULE, seen[1].0 != unseeded[1].0, "a seed of its own where none was chosen", format!("{seen:?}"))?;
+        expect(RULE, seen[1].0 != unseeded[1].0, "a seed of its own where none was chosen", plain(&seen))?;
         same(RULE, "what the child draws", draw(&child, &Options::default())?, drawn.clone())?;
         same(RULE, "where a free generator goes on", (own.initial_seed(), own.offset()), (11, 8))?;
         draw(&child, &options)?;
@@ -47,7 +48,7 @@ pub(super) fn live(script: &Script) -> Outcome {
         in_fork(script.patience / 2, || {
             let seen = seeds_and_offsets(&Runtime::global())?;
             same(RULE, "a seed of the child", seen[1], (9, 0))?;
-            expect(RULE, seen[0].0 != before[0].0, "a new seed for one that was drawn", format!("{seen:?}"))
+            expect(RULE, seen[0].0 != before[0].0, "a new seed for one that was drawn", plain(&seen))
         })
     })?;
     same(RULE, "the parent's free generator", own.offset(), 8)?;

@@ -6,6 +6,7 @@ use super::hammer::{hammer, hammer_start};
 use super::{FAILING, FROZEN, Script, in_fork, random};
 use crate::case::{Outcome, errs, expect, fail, same, skip};
 use crate::cases::asked;
+use crate::words::plain;
 use anyaccel::{Error, EventOptions, Runtime, StreamOptions};
 use std::time::Duration;
 
@@ -139,12 +140,7 @@ fn restart(script: &Script) -> Outcome {
     drop(scope);
     same("fork.restart", "whether the parent goes on", stream.synchronize_for(script.patience)?, true)?;
     let seen = buffer.to_vec()?;
-    expect(
-        "fork.restart",
-        seen.iter().all(|&byte| byte == 5),
-        "the parent's memory, untouched",
-        format!("{:?}", &seen[..8]),
-    )?;
+    expect("fork.restart", seen.iter().all(|&byte| byte == 5), "the parent's memory, untouched", plain(&&seen[..8]))?;
     works("fork.restart", &runtime, script.patience / 2)?;
     works("fork.restart", &built, script.patience / 2)
 }

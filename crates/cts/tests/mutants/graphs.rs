@@ -13,7 +13,7 @@ mutants! {
         "work.copies-in-order@captured", "graphs.random-programs";
     a_dependency_is_dropped: DroppedDependency on host
         => "graph.chain", "order.transitive@captured", "work.behind-an-event@captured", "graphs.fork-and-join";
-    an_update_is_stale: StaleUpdate on host => "graph.update";
+    an_update_is_stale: StaleUpdate on host => "graph.update", "graph.update-function";
     a_function_runs_at_the_first_replay_only: FunctionOnce on host
         => "graph.host-functions", "graphs.host-functions", "work.functions-in-order@captured";
     a_graph_runs_once: ReplayOnce on host

@@ -1,4 +1,5 @@
-//! The cache of one device: what its users call.
+//! The cache of one device: what its users call to take memory and give it back. Pools, counters, recordings and closing are
+//! in files of their own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +9,10 @@ use super::miss::Request;
 use super::oom::{AllocError, Observer};
 use super::pending::Done;
 use super::policy::{Departures, MAX_REQUEST, Rules, SMALL_LIMIT, fraction_limit};
-use super::pools::{Pool, PoolError, PoolId, Scope};
 use super::ports::{DeviceMemory, PortError, Ports};
 use super::recording::SIDE;
 use super::settings::Settings;
 use super::slots::{DENSE, bit};
-use super::stats::Stats;
 use super::{Allocation, Handle, Uses};
 use crate::history::{StackId, StackSource, TAKERS};
 use crate::sync::{self, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
@@ -395,41 +394,6 @@ impl DeviceCache {
         })
     }
 
-    /// Every counter.
-    pub fn stats(&self) -> Stats {
-        let heap = self.lock();
-        let mut stats = heap.counters.stats();
-        stats.max_split_size = heap.rules.max_split as i64;
-        if !heap.private_reserved.is_empty() {
-            stats.reserved_bytes_by_private_pools = heap.private_reserved.iter().map(|(id, s)| (*id, *s)).collect();
-        }
-        stats
-    }
-
-    /// Peaks become what is current.
-    pub fn reset_peak_stats(&self) {
-        let mut heap = self.lock();
-        heap.counters.reset_peaks();
-        heap.private_reserved.values_mut().for_each(|s| s.each(super::Stat::reset_peak));
-    }
-
-    /// Sums of what was allocated and freed, and the `num_*` counters, become 0.
-    pub fn reset_accumulated_stats(&self) {
-        let mut heap = self.lock();
-        heap.counters.reset_accumulated();
-        heap.private_reserved.values_mut().for_each(|s| s.each(super::Stat::reset_accumulated));
-    }
-
-    /// Bytes in the hands of users.
-    pub fn allocated(&self) -> u64 {
-        self.lock().counters.allocated_now()
-    }
-
-    /// Bytes taken from the device.
-    pub fn reserved(&self) -> u64 {
-        self.lock().counters.reserved_now()
-    }
-
     /// Limits reserved memory to floor(`fraction` x total); 1.0 lifts the limit.
     ///
     /// # Errors
@@ -469,119 +433,6 @@ impl DeviceCache {
     /// Total and free memory of the device, all processes together.
     pub fn memory(&self) -> DeviceMemory {
         self.ports.segments.memory()
-    }
-
-    /// From now on the allocations of `scope` go to a private pool, which is made if it does not exist.
-    ///
-    /// # Errors
-    /// The pool already has a scope, or all of its users have released it.
-    pub fn begin_pool(&self, id: PoolId, scope: Scope) -> Result<(), PoolError> {
-        let mut heap = self.lock();
-        let at = match heap.pools.iter().position(|p| p.id == Some(id)) {
-            Some(at) => {
-                if heap.routes.iter().any(|(p, _)| *p as usize == at) {
-                    return Err(PoolError::AlreadyOpen(id));
-                }
-                if heap.pools[at].users == 0 {
-                    return Err(PoolError::NotInUse(id));
-                }
-                heap.pools[at].users += 1;
-                at
-            }
-            None => {
-                let pool = Pool { id: Some(id), users: 1, ..Pool::default() };
-                match heap.pools.iter().position(|p| p.gone) {
-                    Some(at) => {
-                        heap.pools[at] = pool;
-                        at
-                    }
-                    None => {
-                        heap.pools.push(pool);
-                        heap.pools.len() - 1
-                    }
-                }
-            }
-        };
-        heap.routes.push((at as u32, scope));
-        Ok(())
-    }
-
-    /// Ends the scope of a private pool. Its blocks live on, and the pool may be begun again until it is released.
-    ///
-    /// # Errors
-    /// The pool has no scope.
-    pub fn end_pool(&self, id: PoolId) -> Result<(), PoolError> {
-        let mut heap = self.lock();
-        let at = heap.pools.iter().position(|p| p.id == Some(id));
-        let route = at.and_then(|at| heap.routes.iter().position(|(p, _)| *p as usize == at));
-        let (pool, _) = heap.routes[route.ok_or(PoolError::NotOpen(id))?];
-        heap.routes.retain(|(open, _)| *open != pool);
-        heap.erase_pool_if_empty(pool);
-        Ok(())
-    }
-
-    /// Adds to the scope of a private pool that is open: a stream that joined its capture, say.
-    /// [`end_pool`](DeviceCache::end_pool) ends all of it.
-    ///
-    /// # Errors
-    /// The pool has no scope.
-    pub fn widen_pool(&self, id: PoolId, scope: Scope) -> Result<(), PoolError> {
-        let mut heap = self.lock();
-        let at = heap.pools.iter().position(|p| p.id == Some(id)).ok_or(PoolError::NotOpen(id))? as u32;
-        if !heap.routes.iter().any(|(pool, _)| *pool == at) {
-            return Err(PoolError::NotOpen(id));
-        }
-        heap.routes.push((at, scope));
-        Ok(())
-    }
-
-    /// A graph was captured in a private pool: its replays may write free blocks too, so nothing of the pool goes back to
-    /// the device until [`forget_graph`](DeviceCache::forget_graph). The pool has to have a user meanwhile.
-    ///
-    /// # Errors
-    /// The pool has no users.
-    pub fn keep_for_graph(&self, id: PoolId) -> Result<(), PoolError> {
-        let mut heap = self.lock();
-        let pool = heap.pools.iter_mut().find(|p| p.id == Some(id) && p.users > 0).ok_or(PoolError::NotInUse(id))?;
-        pool.graphs += 1;
-        Ok(())
-    }
-
-    /// A graph of a private pool is gone, its replays have ended, and it uses the pool no more.
-    ///
-    /// # Errors
-    /// The pool has no graphs.
-    pub fn forget_graph(&self, id: PoolId) -> Result<(), PoolError> {
-        let mut heap = self.lock();
-        let at = heap.pools.iter().position(|p| p.id == Some(id) && p.graphs > 0).ok_or(PoolError::NotInUse(id))?;
-        heap.pools[at].graphs -= 1;
-        heap.pools[at].users -= 1;
-        heap.erase_pool_if_empty(at as u32);
-        Ok(())
-    }
-
-    /// Whether a private pool exists and has users.
-    pub fn has_pool(&self, id: PoolId) -> bool {
-        self.lock().pools.iter().any(|pool| pool.id == Some(id) && pool.users > 0)
-    }
-
-    /// The private pool that a live block belongs to; `None` for the default pool.
-    pub fn pool_of(&self, handle: Handle) -> Option<PoolId> {
-        let heap = self.lock();
-        let id = heap.live(handle)?;
-        heap.pools[heap.shelves[heap.arena[id].shelf as usize].pool as usize].id
-    }
-
-    /// One user less (each `begin_pool` made one). Without users, a pool's unused memory goes back at the next trim.
-    ///
-    /// # Errors
-    /// The pool has no users.
-    pub fn release_pool(&self, id: PoolId) -> Result<(), PoolError> {
-        let mut heap = self.lock();
-        let at = heap.pools.iter().position(|p| p.id == Some(id) && p.users > 0).ok_or(PoolError::NotInUse(id))?;
-        heap.pools[at].users -= 1;
-        heap.erase_pool_if_empty(at as u32);
-        Ok(())
     }
 
     /// A capture begins on `stream`: until it ends no use is polled and nothing is given back to the device.

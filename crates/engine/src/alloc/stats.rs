@@ -2,6 +2,7 @@
 //!
 //! Names and meaning are those of `torch.cuda.memory_stats` in PyTorch 2.14.
 
+use super::cache::DeviceCache;
 use super::pools::PoolId;
 
 /// One quantity: now, at most, added in all, taken away in all (the latter three since their last reset).
@@ -241,6 +242,43 @@ impl Stats {
     /// The flat statistics, sorted by key.
     pub fn flat(&self) -> impl Iterator<Item = (&'static str, i64)> {
         FLAT_KEYS.into_iter().zip(self.values())
+    }
+}
+
+impl DeviceCache {
+    /// Every counter.
+    pub fn stats(&self) -> Stats {
+        let heap = self.lock();
+        let mut stats = heap.counters.stats();
+        stats.max_split_size = heap.rules.max_split as i64;
+        if !heap.private_reserved.is_empty() {
+            stats.reserved_bytes_by_private_pools = heap.private_reserved.iter().map(|(id, s)| (*id, *s)).collect();
+        }
+        stats
+    }
+
+    /// Peaks become what is current.
+    pub fn reset_peak_stats(&self) {
+        let mut heap = self.lock();
+        heap.counters.reset_peaks();
+        heap.private_reserved.values_mut().for_each(|s| s.each(Stat::reset_peak));
+    }
+
+    /// Sums of what was allocated and freed, and the `num_*` counters, become 0.
+    pub fn reset_accumulated_stats(&self) {
+        let mut heap = self.lock();
+        heap.counters.reset_accumulated();
+        heap.private_reserved.values_mut().for_each(|s| s.each(Stat::reset_accumulated));
+    }
+
+    /// Bytes in the hands of users.
+    pub fn allocated(&self) -> u64 {
+        self.lock().counters.allocated_now()
+    }
+
+    /// Bytes taken from the device.
+    pub fn reserved(&self) -> u64 {
+        self.lock().counters.reserved_now()
     }
 }
 

@@ -5,6 +5,7 @@ use super::cache::{DeviceCache, Guard};
 use super::heap::Heap;
 use super::miss::Request;
 use super::policy::share;
+use super::pools::{Pool, PoolId};
 use super::ports::PortError;
 use crate::history::Action;
 
@@ -125,6 +126,38 @@ impl DeviceCache {
         fault.map_or(Ok(()), Err)
     }
 
+    /// The same for one private pool, which may have users. A pool that graphs were captured in keeps its memory: their
+    /// replays may write free blocks too. Of a pool that is not there, nothing.
+    ///
+    /// # Errors
+    /// As [`empty_cache`](DeviceCache::empty_cache).
+    pub fn empty_pool(&self, id: PoolId) -> Result<(), PortError> {
+        self.drain_side();
+        let mut heap = self.enter_as(Some("empty_cache"));
+        if heap.capturing() {
+            return Ok(());
+        }
+        heap.counters.syncs += 1;
+        let (mut heap, waited) = self.wait_for_uses(heap);
+        let mut fault = waited.err();
+        let idle = |pool: &Pool| pool.id == Some(id) && !pool.gone && pool.graphs == 0;
+        if let Some(pool) = heap.pools.iter().position(idle) {
+            heap = self.release_pool_memory(heap, pool as u32, &mut fault);
+        }
+        drop(heap);
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Frees all that is unused of a private pool.
+    fn release_pool_memory<'a>(&'a self, mut heap: Guard<'a>, pool: u32, fault: &mut Option<PortError>) -> Guard<'a> {
+        heap.pools[pool as usize].visitors += 1;
+        heap = self.release_half(heap, pool, 0, fault);
+        heap = self.release_half(heap, pool, 1, fault);
+        heap.pools[pool as usize].visitors -= 1;
+        heap.erase_pool_if_empty(pool);
+        heap
+    }
+
     /// Frees whole segments that are on their shelves, in the given order.
     fn free_segments<'a>(&'a self, mut heap: Guard<'a>, blocks: &[u32], fault: &mut Option<PortError>) -> Guard<'a> {
         if blocks.is_empty() {
@@ -171,11 +204,7 @@ impl DeviceCache {
             if heap.pools[pool as usize].gone || heap.pools[pool as usize].users > 0 {
                 continue;
             }
-            heap.pools[pool as usize].visitors += 1;
-            heap = self.release_half(heap, pool, 0, fault);
-            heap = self.release_half(heap, pool, 1, fault);
-            heap.pools[pool as usize].visitors -= 1;
-            heap.erase_pool_if_empty(pool);
+            heap = self.release_pool_memory(heap, pool, fault);
         }
         heap
     }

@@ -27,6 +27,10 @@ fn all_found(device: &Device, cache: &DeviceCache, live: u64, room: u64) {
     }
     assert_eq!(device.waits(), 0, "something was hidden");
     sound(cache, room);
+    tend(cache);
+    let asked = device.asked();
+    tend(cache);
+    assert_eq!(device.asked(), asked, "streams are asked though nothing waits");
 }
 
 /// Host functions leave blocks while a thread allocates, and so empties the queue.
@@ -114,6 +118,27 @@ fn loom_marks_come_in_any_order() {
     });
 }
 
+/// A stream goes while another thread asks how far it is, and the next stream takes its place: the answer is not about that.
+#[test]
+fn loom_an_answer_about_a_stream_is_not_about_the_next_one() {
+    model(3, || {
+        let device = Device::new(3);
+        let cache = device.cache();
+        let old = used(&device, &cache);
+        cache.free(old.handle).expect("live");
+        let other = beside(&cache, |cache| take(cache).addr);
+        device.finish();
+        device.gone.store(1, Ordering::Release);
+        cache.forget(1);
+        let block = take(&cache);
+        cache.record(block.handle, 2).expect("live");
+        device.enqueue(block);
+        cache.free(block.handle).expect("live");
+        assert_ne!(join(other), block.addr, "reused while stream 2 uses it");
+        all_found(&device, &cache, 1, 3);
+    });
+}
+
 /// A capture comes and goes while a block is given back and another thread looks for one.
 #[test]
 fn loom_a_capture_hides_nothing_once_it_has_ended() {
@@ -132,6 +157,29 @@ fn loom_a_capture_hides_nothing_once_it_has_ended() {
         join(giver).expect("live");
         tend(&cache);
         all_found(&device, &cache, 1, 2);
+    });
+}
+
+/// A thread asked a stream before a capture began: the answer ends nothing under it.
+#[test]
+fn loom_an_answer_from_before_a_capture_ends_nothing_in_it() {
+    model(3, || {
+        let device = Device::new(2);
+        let cache = device.cache();
+        let block = used(&device, &cache);
+        cache.free(block.handle).expect("live");
+        device.finish();
+        let other = beside(&cache, tend);
+        cache.capture_begin(7);
+        let waiting = || {
+            let stats = cache.stats();
+            stats.active.all.current - stats.allocation.all.current
+        };
+        let before = waiting();
+        join(other);
+        assert_eq!(waiting(), before);
+        cache.capture_end(7);
+        all_found(&device, &cache, 0, 2);
     });
 }
 

@@ -3,6 +3,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p anyaccel-engine --release --lib loom`. The caches are the real ones over a device
 //! of a few lines. Each model has two or three threads; orders with more than a few forced switches are left out, which
 //! is what keeps them to seconds.
+//!
+//! What they are to notice was broken once, each alone: order and publication of `attention`, `names` and `notice`, who has a
+//! slot, the order of marks, `seized`, captures, what is leaving. Two weaker orders change nothing: `free_later` sets `notice`
+//! after it let go of `side`'s lock, which the reader takes as well, so whoever sees the bit comes behind it in the order of
+//! that lock; and `capturing` carries no data, for what it forbids is asked again under the lock.
 
 mod closing;
 mod device;
@@ -63,6 +68,8 @@ struct Device {
     made: AtomicU64,
     /// The last mark that has ended.
     ended: AtomicU64,
+    /// A stream that is gone, all of whose marks have ended.
+    gone: AtomicU64,
     /// How often somebody asked how far a stream is.
     asked: AtomicU64,
     /// How often somebody had to wait for a stream.
@@ -82,6 +89,7 @@ impl Device {
             }),
             made: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             waits: AtomicU64::new(0),
         })
@@ -208,8 +216,13 @@ impl Marks for Device {
         Ok(self.made.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
-    fn completed(&self, _stream: u64) -> Result<u64, PortError> {
+    fn completed(&self, stream: u64) -> Result<u64, PortError> {
+        // No model has uses by stream 0, which is what an unset name says.
+        assert_ne!(stream, 0, "a stream is asked that made no mark");
         self.asked.fetch_add(1, Ordering::AcqRel);
+        if self.gone.load(Ordering::Acquire) == stream {
+            return Ok(u64::MAX);
+        }
         Ok(self.ended.load(Ordering::Acquire))
     }
 

@@ -1,4 +1,5 @@
-//! The built-ins in device languages: [`opencl`] has them as source, [`cuda`] as PTX and the source that it was made of.
+//! The built-ins in device languages: [`opencl`] has them as source, [`spirv`] as modules made of that, [`cuda`] as PTX and the
+//! source that it was made of.
 //!
 //! There is one text for all languages. Beside the host code of each built-in lies its `device.c`, written in a dialect that
 //! a header of a few macros turns into each language: `opencl.h` into OpenCL C, `cuda.h` into CUDA C++. So what is
@@ -30,6 +31,7 @@ use sources;
 pub mod cuda;
 pub mod opencl;
 mod plan;
+pub mod spirv;
 
 pub use plan::{Device, Plan, plan};
 

@@ -238,3 +238,75 @@ fn double_precision_stays_in_its_sections() {
         assert_eq!(depth, 0);
     }
 }
+
+/// The words of a module, instruction by instruction: each one's number and its operands.
+fn instructions(code: &[u8]) -> Vec<(u32, Vec<u32>)> {
+    let words: Vec<u32> = code.as_chunks().0.iter().map(|&four| u32::from_le_bytes(four)).collect();
+    assert_eq!(words.len() * 4, code.len());
+    assert_eq!(words[..2], [0x0723_0203, 0x0001_0000], "SPIR-V 1.0");
+    let (mut rest, mut all) = (&words[5..], Vec::new());
+    while let Some(&first) = rest.first() {
+        let (this, behind) = rest.split_at((first >> 16) as usize);
+        all.push((first & 0xffff, this[1..].to_vec()));
+        rest = behind;
+    }
+    all
+}
+
+/// A string among operands.
+fn literal(operands: &[u32]) -> String {
+    let bytes = operands.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0);
+    String::from_utf8(bytes.collect()).expect("a name")
+}
+
+#[test]
+fn spirv_asks_for_little_and_has_every_kernel_uncontracted() {
+    const EXTENSION: u32 = 10;
+    const ENTRY: u32 = 15;
+    const MODE: u32 = 16;
+    const CAPABILITY: u32 = 17;
+    const CONTRACTION_OFF: u32 = 31;
+    for &module in spirv::Module::ALL {
+        assert!(module.code().as_ptr().cast::<u32>().is_aligned());
+        let all = instructions(module.code());
+        let of = |what| all.iter().filter(move |&&(number, _)| number == what).map(|(_, operands)| operands);
+        // Addresses, Linkage, Kernel, Int64, Int16, Int8; Float64 only where it is announced.
+        let capabilities: Vec<u32> = of(CAPABILITY).map(|operands| operands[0]).collect();
+        assert!(capabilities.iter().all(|one| [4, 5, 6, 10, 11, 22, 39].contains(one)), "{capabilities:?}");
+        assert_eq!(capabilities.contains(&10), module.fp64, "{module:?}");
+        assert_eq!(of(EXTENSION).count(), 0);
+        let mut names: Vec<String> = of(ENTRY).map(|operands| literal(&operands[2..])).collect();
+        let mut want: Vec<&str> = module.program.builtins().map(Builtin::name).collect();
+        names.sort();
+        want.sort_unstable();
+        assert_eq!(names, want);
+        for operands in of(ENTRY) {
+            assert!(of(MODE).any(|mode| mode[..] == [operands[1], CONTRACTION_OFF]), "{module:?}");
+        }
+    }
+}
+
+/// As for PTX: each float operation is one whose result IEEE 754 defines.
+#[test]
+fn spirv_computes_with_nothing_but_defined_operations() {
+    // OpFNegate, OpFAdd, OpFSub and OpFMul of the core's arithmetic; ceil, fma, clz and u_mul_hi of OpenCL's functions.
+    const FLOATS: [u32; 4] = [127, 129, 131, 133];
+    const OPENCL: [u32; 4] = [12, 26, 151, 203];
+    let mut computed = 0;
+    for &module in spirv::Module::ALL {
+        let all = instructions(module.code());
+        let floats: Vec<u32> =
+            all.iter().filter(|(number, _)| *number == 22).map(|(_, operands)| operands[0]).collect();
+        for (number, operands) in &all {
+            match number {
+                12 => assert!(OPENCL.contains(&operands[3]), "{module:?}: function {}", operands[3]),
+                126..=148 if operands.first().is_some_and(|kind| floats.contains(kind)) => {
+                    assert!(FLOATS.contains(number), "{module:?}: operation {number}");
+                    computed += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(computed > 50, "{computed}");
+}

@@ -47,6 +47,7 @@ api! {
     clCreateContext(*const c_void, u32, *const Handle, *const c_void, *mut c_void, *mut Status) -> Handle;
     clCreateCommandQueue(Handle, Handle, u64, *mut Status) -> Handle;
     clCreateProgramWithSource(Handle, u32, *const *const c_char, *const usize, *mut Status) -> Handle;
+    clCreateProgramWithIL(Handle, *const c_void, usize, *mut Status) -> Handle;
     clBuildProgram(Handle, u32, *const Handle, *const c_char, *const c_void, *mut c_void) -> Status;
     clGetProgramBuildInfo(Handle, Handle, u32, usize, *mut c_void, *mut usize) -> Status;
     clCreateKernel(Handle, *const c_char, *mut Status) -> Handle;
@@ -210,6 +211,12 @@ impl Device {
         }
     }
 
+    /// Whether it takes SPIR-V.
+    pub(crate) fn spirv(&self) -> bool {
+        // CL_DEVICE_IL_VERSION, such as "SPIR-V_1.0 SPIR-V_1.2".
+        self.text(0x105b).contains("SPIR-V_1.")
+    }
+
     /// The kinds of memory that it has.
     pub(crate) fn memories(&self) -> Vec<Memory> {
         // CL_DEVICE_SVM_CAPABILITIES, coarse-grained buffers.
@@ -233,6 +240,19 @@ impl Device {
             )
         };
         ok(status, "clCreateProgramWithSource");
+        self.built(program, options)
+    }
+
+    pub(crate) fn build_spirv(&self, code: &[u8]) -> Built<'_> {
+        let mut status = 0;
+        // SAFETY: T1, T2.
+        let program =
+            unsafe { (self.api.clCreateProgramWithIL)(self.context, code.as_ptr().cast(), code.len(), &mut status) };
+        ok(status, "clCreateProgramWithIL");
+        self.built(program, "")
+    }
+
+    fn built(&self, program: Handle, options: &str) -> Built<'_> {
         let options = CString::new(options).expect("options without zeros");
         // SAFETY: T1, T2.
         let status =

@@ -10,6 +10,7 @@ mod decode;
 mod error;
 mod keys;
 mod machine;
+mod members;
 mod objects;
 mod protocol0;
 mod source;
@@ -20,6 +21,7 @@ use std::path::Path;
 
 use crate::Snapshot;
 pub use error::ReadError;
+use members::Members;
 use source::Source;
 
 /// What a file may cost. A hostile file reaches these bounds and is refused; a snapshot of 50 million events does not.
@@ -52,7 +54,7 @@ pub fn read_bytes(bytes: &[u8]) -> Result<Snapshot, ReadError> {
     read(bytes)
 }
 
-/// Reads a snapshot, plain or gzip. What follows its end is not read.
+/// Reads a snapshot, plain or gzip. What follows its end is left alone.
 ///
 /// # Errors
 /// [`ReadError`].
@@ -79,7 +81,7 @@ pub fn read_within(mut input: impl Read, limits: Limits) -> Result<Snapshot, Rea
     match head[..have] {
         [] => Err(ReadError::Unrelated("the file is empty".into())),
         [0x1f, 0x8b, ..] => {
-            let unpacked = flate2::read::MultiGzDecoder::new(BufReader::with_capacity(64 << 10, whole));
+            let unpacked = Members::new(BufReader::with_capacity(64 << 10, whole));
             machine::run(Source::new(unpacked, true), limits)
         }
         [b'P', b'K', ..] => Err(ReadError::Unrelated(

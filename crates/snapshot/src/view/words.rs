@@ -1,22 +1,20 @@
 //! What the page says in words about the file itself.
 
+use crate::words::counted;
 use crate::{AllocatorSettings, Snapshot};
-
-fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
 
 /// Who recorded how much.
 pub(super) fn subtitle(snapshot: &Snapshot) -> String {
     let writer = snapshot.origin.as_ref().map(|origin| origin.writer.as_str()).filter(|writer| !writer.is_empty());
     let device: usize = snapshot.traces.iter().map(|trace| trace.events.len()).sum();
+    let events = |count: usize| counted(count as u64, "event", "events");
     let mut parts = vec![
         format!("Recorded by {}", writer.unwrap_or("PyTorch")),
-        format!("{} on {}", counted(device, "event"), counted(snapshot.traces.len(), "device")),
-        counted(snapshot.segments.len(), "segment"),
+        format!("{} on {}", events(device), counted(snapshot.traces.len() as u64, "device", "devices")),
+        counted(snapshot.segments.len() as u64, "segment", "segments"),
     ];
     if !snapshot.host_trace.events.is_empty() {
-        parts.push(format!("{} of pinned memory", counted(snapshot.host_trace.events.len(), "event")));
+        parts.push(format!("{} of pinned memory", events(snapshot.host_trace.events.len())));
     }
     parts.join(", ")
 }

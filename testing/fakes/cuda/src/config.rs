@@ -1,5 +1,6 @@
 //! What the fake is like: read from the environment once, and leaked, so that a forked child finds it without a lock.
 
+use anyaccel_fake::failures::Failures;
 use std::env;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -34,20 +35,12 @@ pub(crate) fn uuid_text(place: u32, instance: Option<u32>) -> String {
     format!("{prefix}-{}", anyaccel_hal::Uuid(uuid(place, instance)))
 }
 
-/// A call that is to fail.
-pub(crate) struct Failure {
-    pub(crate) name: String,
-    /// How many calls of that name are still good.
-    pub(crate) after: AtomicU32,
-    pub(crate) code: u32,
-}
-
 /// Everything that the variables say.
 pub(crate) struct Config {
     pub(crate) cards: Vec<Card>,
     pub(crate) driver: (u32, u32),
     pub(crate) peers: bool,
-    pub(crate) failures: Vec<Failure>,
+    pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
 }
 
@@ -83,7 +76,7 @@ fn read() -> Config {
         cards: cards.map(|(place, text)| card(text, place as u32, memory)).collect(),
         driver,
         peers: text("PEERS").as_deref() != Some("0"),
-        failures: failures.split(',').filter_map(failure).collect(),
+        failures: Failures::new(&failures),
         log,
     }
 }
@@ -100,14 +93,6 @@ fn card(text: &str, place: u32, memory: u64) -> Card {
 fn numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once('.')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
-}
-
-fn failure(text: &str) -> Option<Failure> {
-    let mut parts = text.split(':');
-    let name = parts.next()?.to_owned();
-    let nth: u32 = parts.next()?.parse().ok()?;
-    let code = parts.next()?.parse().ok()?;
-    Some(Failure { name, after: AtomicU32::new(nth.saturating_sub(1)), code })
 }
 
 /// A device as a process sees it: a card, or an instance of one.

@@ -76,11 +76,6 @@ pub(crate) fn release(at: CUdevice) -> Result {
     }
 }
 
-pub(crate) fn is_active(at: CUdevice) -> Result<bool> {
-    device(at)?;
-    Ok(lock(&RETAINED)[at as usize] > 0)
-}
-
 pub(crate) fn push(handle: CUcontext) -> Result {
     if handle != CUcontext::NULL {
         context(handle)?;
@@ -93,13 +88,9 @@ pub(crate) fn pop() -> Result<CUcontext> {
     STACK.with_borrow_mut(Vec::pop).ok_or(CUDA_ERROR_INVALID_CONTEXT)
 }
 
-pub(crate) fn top() -> CUcontext {
-    STACK.with_borrow(|stack| stack.last().copied().unwrap_or(CUcontext::NULL))
-}
-
 /// The current context, whether its card lives or not.
 pub(crate) fn current_even_if_lost() -> Result<Context> {
-    context(top())
+    context(STACK.with_borrow(|stack| stack.last().copied().unwrap_or(CUcontext::NULL)))
 }
 
 /// The current context of a living card.

@@ -94,11 +94,6 @@ exports! {
         context::release(at)
     }
 
-    fn cuDevicePrimaryCtxGetState(at: CUdevice, flags: *mut u32, active: *mut i32) {
-        put(flags, 0)?;
-        put(active, i32::from(context::is_active(at)?))
-    }
-
     fn cuCtxPushCurrent_v2(handle: CUcontext) {
         context::push(handle)
     }
@@ -106,10 +101,6 @@ exports! {
     fn cuCtxPopCurrent_v2(out: *mut CUcontext) {
         let popped = context::pop()?;
         if out.is_null() { Ok(()) } else { put(out, popped) }
-    }
-
-    fn cuCtxGetCurrent(out: *mut CUcontext) {
-        put(out, context::top())
     }
 
     fn cuCtxEnablePeerAccess(peer: CUcontext, flags: u32) {

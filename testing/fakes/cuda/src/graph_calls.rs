@@ -3,7 +3,7 @@
 use crate::call::{Result, exports, lock, put};
 use crate::context::{context, current};
 use crate::graph;
-use crate::kernel::Launch;
+use crate::kernel;
 use crate::module;
 use crate::stream::{self, Work};
 use anyaccel_cuda::sys::*;
@@ -48,9 +48,10 @@ fn set_of(params: &CUDA_MEMSET_NODE_PARAMS_v1) -> Result<Work> {
 
 unsafe fn launch_of(params: &CUDA_KERNEL_NODE_PARAMS_v1) -> Result<Work> {
     let function = module::function(params.func)?;
+    function.load();
     let (groups, threads) = (params.gridDim, params.blockDim);
     // SAFETY: the interface asks for as many parameters as the function has.
-    let launch = unsafe { Launch::new(&function, groups, threads, params.sharedMemBytes, params.kernelParams) }?;
+    let launch = unsafe { kernel::launch(&function, groups, threads, params.sharedMemBytes, params.kernelParams) }?;
     Ok(Work::Launch(Arc::new(launch)))
 }
 

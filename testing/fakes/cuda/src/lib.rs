@@ -3,10 +3,10 @@
 //! It exports what the table in `anyaccel_cuda::sys` names, with the documented meaning as far as that backend leans on it:
 //! several devices, asynchronous streams, events, memory with a limit (of this machine's, at real addresses), pinned and
 //! virtual memory, modules, graphs and stream capture, host functions on one thread, and calls that fail in a child of an
-//! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`kernel`).
+//! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`anyaccel_fake::kernels`).
 //!
 //! Where the real driver leaves room the fake takes the strict side: a call without the right context fails, memory that is
-//! freed waits for the device, one blocked host function blocks all others, handles are checked.
+//! freed and code that is loaded wait for the device, one blocked host function blocks all others, handles are checked.
 //!
 //! What it is like is said by variables, read once:
 //!
@@ -42,4 +42,5 @@ mod stream;
 mod stream_calls;
 mod virtual_memory;
 
-pub use install::{Control, Installed, install};
+pub use anyaccel_fake::library::Control;
+pub use install::{Installed, install};

@@ -1,7 +1,7 @@
 //! Exports about memory.
 
 use crate::call::{exports, put};
-use crate::context::{context, current, current_even_if_lost, device as device_of};
+use crate::context::{context, current, current_even_if_lost};
 use crate::graph::unsafe_call;
 use crate::memory::{self, Block, Kind};
 use crate::stream::{self, Work};
@@ -45,15 +45,6 @@ exports! {
         let stream = stream::here(current()?, on)?;
         memory::device(address, 1)?;
         stream.enqueue(Work::Host { function: later, data: address as usize })
-    }
-
-    fn cuDeviceGetDefaultMemPool(out: *mut CUmemoryPool, at: CUdevice) {
-        device_of(at)?;
-        put(out, CUmemoryPool(0xB00 + at as usize))
-    }
-
-    fn cuMemPoolTrimTo(_pool: CUmemoryPool, _keep: usize) {
-        Ok(())
     }
 
     fn cuMemHostAlloc(out: *mut *mut c_void, bytes: usize, _flags: u32) {

@@ -4,11 +4,12 @@ use crate::call::{Result, lock};
 use crate::config::config;
 use crate::context::Context;
 use crate::ptx::{self, Entry};
+use crate::stream;
 use anyaccel_cuda::sys::{
     CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_NOT_FOUND, CUfunction, CUmodule,
 };
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A function of a module that is loaded.
@@ -19,6 +20,18 @@ pub(crate) struct Function {
     pub(crate) ordinal: usize,
     /// Most dynamic shared memory.
     pub(crate) shared: AtomicI32,
+    loaded: AtomicBool,
+}
+
+impl Function {
+    /// Loads its code, as a driver that loads lazily does it when it can no longer be put off. That may wait for the device,
+    /// so here it does.
+    pub(crate) fn load(&self) {
+        if !self.loaded.load(Ordering::Acquire) {
+            stream::drain(self.ordinal);
+            self.loaded.store(true, Ordering::Release);
+        }
+    }
 }
 
 /// Offsets and sizes of parameters, where they are known.
@@ -39,16 +52,39 @@ pub(crate) fn load(here: Context, image: &[u8]) -> std::result::Result<CUmodule,
         sections(image).into_iter().map(|name| (name, None)).collect()
     } else {
         let text = std::str::from_utf8(image).map_err(|_| (CUDA_ERROR_INVALID_IMAGE, String::new()))?;
-        let entries = ptx::assemble(text, config().driver, (here.card.major, here.card.minor))?;
+        let entries = assembled(text, (here.card.major, here.card.minor))?;
         entries.into_iter().map(|Entry { name, params }| (name, Some(params))).collect()
     };
     let functions = entries.into_iter().map(|(name, params)| {
-        let function = Function { name, params, ordinal: here.ordinal, shared: AtomicI32::new(48 << 10) };
+        let function = Function {
+            name,
+            params,
+            ordinal: here.ordinal,
+            shared: AtomicI32::new(48 << 10),
+            loaded: AtomicBool::new(false),
+        };
         (CUfunction(next()), Arc::new(function))
     });
     let module = next();
     lock(&MODULES).insert(module, functions.collect());
     Ok(CUmodule(module))
+}
+
+/// What a text assembled to for a kind of card, which the driver keeps, too.
+type Assembled = std::result::Result<Vec<Entry>, (u32, String)>;
+
+/// By kind of card and text.
+type Kept = BTreeMap<((i32, i32), String), Assembled>;
+
+fn assembled(text: &str, capability: (i32, i32)) -> Assembled {
+    static KEPT: Mutex<Kept> = Mutex::new(BTreeMap::new());
+    let key = (capability, text.to_owned());
+    if let Some(known) = lock(&KEPT).get(&key) {
+        return known.clone();
+    }
+    let made = ptx::assemble(text, config().driver, capability);
+    lock(&KEPT).insert(key, made.clone());
+    made
 }
 
 /// The functions of a binary: its sections `.text.NAME`.

@@ -1,9 +1,10 @@
 //! Exports about modules, functions and launches.
 
 use crate::call::{exports, put};
+use crate::config::config;
 use crate::context::current;
 use crate::graph::unsafe_call;
-use crate::kernel::Launch;
+use crate::kernel;
 use crate::module;
 use crate::stream::{self, Work};
 use anyaccel_cuda::sys::*;
@@ -39,6 +40,7 @@ exports! {
     ) {
         let here = current()?;
         unsafe_call()?;
+        stream::drain(here.ordinal);
         let (mut buffer, mut room) = (std::ptr::null_mut::<c_char>(), 0);
         for at in 0..count as usize {
             let value = values.add(at).read();
@@ -67,7 +69,17 @@ exports! {
 
     fn cuModuleGetFunction(out: *mut CUfunction, module: CUmodule, name: *const c_char) {
         current()?;
-        put(out, module::find(module, &CStr::from_ptr(name).to_string_lossy())?)
+        let found = module::find(module, &CStr::from_ptr(name).to_string_lossy())?;
+        if config().driver < (12, 4) {
+            module::function(found)?.load();
+        }
+        put(out, found)
+    }
+
+    fn cuFuncLoad(function: CUfunction) {
+        current()?;
+        module::function(function)?.load();
+        Ok(())
     }
 
     fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: CUfunction) {
@@ -116,7 +128,8 @@ exports! {
         if !extra.is_null() || function.ordinal != here.ordinal {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let launch = Launch::new(&function, [gx, gy, gz], [bx, by, bz], shared, params)?;
+        function.load();
+        let launch = kernel::launch(&function, [gx, gy, gz], [bx, by, bz], shared, params)?;
         stream.enqueue(Work::Launch(Arc::new(launch)))
     }
 }

@@ -62,12 +62,6 @@ exports! {
         put_text(version, len as usize, branch)
     }
 
-    fn nvmlSystemGetCudaDriverVersion(version: *mut i32) {
-        started()?;
-        let (major, minor) = config().driver;
-        put(version, (major * 1000 + minor * 10) as i32)
-    }
-
     fn nvmlDeviceGetCount_v2(count: *mut u32) {
         started()?;
         put(count, config().cards.len() as u32)

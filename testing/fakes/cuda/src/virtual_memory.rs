@@ -29,6 +29,7 @@ struct Mapping {
     handle: u64,
 }
 
+// Whoever holds several of these took them in this order.
 static RESERVED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 static PHYSICAL: Mutex<BTreeMap<u64, Physical>> = Mutex::new(BTreeMap::new());
 static MAPPED: Mutex<BTreeMap<u64, Mapping>> = Mutex::new(BTreeMap::new());
@@ -175,6 +176,7 @@ exports! {
         };
         whole(&lock(&MAPPED))?;
         crate::stream::drain(here.ordinal);
+        let mut all = lock(&PHYSICAL);
         let mut mapped = lock(&MAPPED);
         whole(&mapped)?;
         let gone: Vec<u64> = mapped.range(address..end).map(|(&at, _)| at).collect();
@@ -185,7 +187,6 @@ exports! {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
             let to = at as usize as *mut libc::c_void;
             libc::mmap(to, mapping.len as usize, libc::PROT_NONE, flags, -1, 0);
-            let mut all = lock(&PHYSICAL);
             if let Some(physical) = all.get_mut(&mapping.handle) {
                 physical.mappings -= 1;
             }

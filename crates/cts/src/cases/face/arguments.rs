@@ -3,6 +3,7 @@
 use super::{Face, out_of_range};
 use crate::case::{Case, Outcome, errs, expect, fail, same};
 use crate::env::Env;
+use crate::words::plain;
 use anyaccel::{Device, DeviceArg, Error, ErrorClass, Runtime};
 use anyaccel_hal::Kind;
 
@@ -151,11 +152,7 @@ fn fresh(env: &Env) -> Outcome {
         if face.driver.fork_safe_probe()
             && let Some((before, after)) = before.iter().zip(&after).find(|(before, after)| before != after)
         {
-            return fail(
-                "argument.range",
-                format!("{} to fail as after the start: {after:?}", call.0),
-                format!("{before:?}"),
-            );
+            return fail("argument.range", format!("{} to fail as after the start: {after:?}", call.0), plain(&before));
         }
     }
     Ok(())
@@ -198,7 +195,7 @@ fn set_device_index(env: &Env) -> Outcome {
         same("device.set-index", "the current device by its old name", runtime.current_device_idx()?, 0)?;
     }
     let other = std::thread::scope(|scope| scope.spawn(|| runtime.current_device_index()).join());
-    expect("device.set-index", matches!(other, Ok(Ok(0))), "0 on a thread that never chose", format!("{other:?}"))
+    expect("device.set-index", matches!(other, Ok(Ok(0))), "0 on a thread that never chose", plain(&other))
 }
 
 fn device_index(env: &Env) -> Outcome {

@@ -4,6 +4,7 @@ use super::{Bent, Face};
 use crate::case::{Case, Outcome, errs, expect, same};
 use crate::env::Env;
 use crate::lab::locked;
+use crate::words::plain;
 use anyaccel::{DEFERRED_LIMIT, DeferKey, Error, Runtime};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -248,7 +249,7 @@ fn without_locks(env: &Env) -> Outcome {
         let _let_go = go.send(());
         super::join(asker.join())?;
         let started = starter.join();
-        expect("defer.no-locks", matches!(started, Ok(Ok(()))), "the start to succeed", format!("{started:?}"))?;
+        expect("defer.no-locks", matches!(started, Ok(Ok(()))), "the start to succeed", plain(&started))?;
         same("defer.no-locks", "whether others could call meanwhile", free, true)
     })?;
     same("defer.no-locks", "a call queued meanwhile", locked(&log).clone(), vec![1])

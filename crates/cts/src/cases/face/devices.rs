@@ -3,6 +3,7 @@
 use super::{Face, out_of_range};
 use crate::case::{Case, Outcome, errs, expect, same};
 use crate::env::Env;
+use crate::words::plain;
 use anyaccel::{DType, Device, Error};
 
 pub(super) const CASES: &[Case] = &[
@@ -121,12 +122,7 @@ fn telemetry(env: &Env) -> Outcome {
             }
             Err(error) => {
                 let named = matches!(error, Error::Unsupported { .. } | Error::Driver { .. });
-                expect(
-                    "device.telemetry",
-                    named,
-                    &format!("{name}, or an error that says why not"),
-                    format!("{error:?}"),
-                )?;
+                expect("device.telemetry", named, &format!("{name}, or an error that says why not"), plain(&error))?;
             }
         }
     }

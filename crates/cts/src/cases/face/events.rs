@@ -4,6 +4,7 @@ use super::{Face, out_of_range};
 use crate::case::{Case, Outcome, errs, expect, same};
 use crate::env::Env;
 use crate::lab::MOMENT;
+use crate::words;
 use anyaccel::{Device, Error, Event, EventOptions, Runtime};
 use anyaccel_hal::Kind;
 use std::sync::Arc;
@@ -316,7 +317,7 @@ fn across_threads(env: &Env) -> Outcome {
         same("event.record", "whether a waiter came back early", early, false)?;
         for waiter in waiters {
             let ended = waiter.join();
-            expect("thread.any", matches!(ended, Ok(Ok(true))), "each waiter to see the end", format!("{ended:?}"))?;
+            expect("thread.any", matches!(ended, Ok(Ok(true))), "each waiter to see the end", words::plain(&ended))?;
         }
         same("event.record", "query in the end", event.query()?, true)
     })

@@ -5,6 +5,7 @@ use super::memory::{FIXED, GROWING, MIB};
 use crate::case::{Capability, Case, Outcome, errs, expect, fail, same};
 use crate::env::Env;
 use crate::lab::locked;
+use crate::words::plain;
 use anyaccel::{Error, ErrorClass, OutOfMemory};
 use std::sync::{Arc, Mutex};
 
@@ -98,7 +99,7 @@ fn exhaust(face: &Face, bytes: u64) -> Outcome<(OutOfMemory, String)> {
         Ok(_) => fail("error.out-of-memory", format!("no room for {bytes} bytes"), "success"),
         Err(error) => match &error {
             Error::OutOfMemory { report: Some(report), .. } => Ok((OutOfMemory::clone(report), error.to_string())),
-            _ => fail("error.out-of-memory", "OutOfMemory with a report", format!("{error:?}")),
+            _ => fail("error.out-of-memory", "OutOfMemory with a report", plain(&error)),
         },
     }
 }
@@ -118,7 +119,7 @@ fn report(env: &Env) -> Outcome {
     same(rule, "requested", report.requested, 40 * MIB)?;
     same(rule, "total", report.total, total)?;
     let close = report.free.is_none_or(|told| told.abs_diff(free) <= total / 8);
-    expect(rule, close, &format!("free, about {free}"), format!("{:?}", report.free))?;
+    expect(rule, close, &format!("free, about {free}"), plain(&report.free))?;
     same(rule, "in use", report.allocated, 34 * MIB)?;
     same(rule, "held", report.reserved, 50 * MIB)?;
     same(rule, "held and unused", report.unused, 16 * MIB)?;
@@ -217,7 +218,7 @@ fn innermost(env: &Env, settings: &str) -> Outcome {
     let runtime = &face.runtime;
     let rule = "memory.pools";
     let (outer, inner) = (runtime.mem_pool(())?, runtime.mem_pool(0)?);
-    expect(rule, outer.id() != inner.id(), "pools with ids of their own", format!("{:?}", outer.id()))?;
+    expect(rule, outer.id() != inner.id(), "pools with ids of their own", plain(&outer.id()))?;
     let held = || Ok::<_, Error>(runtime.memory_reserved(())? / MIB);
     let scope = outer.enter()?;
     let a = runtime.zeros(512)?;

@@ -5,6 +5,7 @@
 use super::Face;
 use crate::case::{Capability, Case, Outcome, errs, expect, same};
 use crate::env::Env;
+use crate::words::plain;
 use anyaccel::{Error, Runtime};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -138,7 +139,7 @@ fn keys(env: &Env) -> Outcome {
     let stats = face.runtime.memory_stats(())?;
     let flat = stats.flat();
     let sorted = flat.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    expect("memory.stats-keys", sorted, "keys in order, each once", format!("{flat:?}"))?;
+    expect("memory.stats-keys", sorted, "keys in order, each once", plain(&flat))?;
     let parts = ["current", "peak", "allocated", "freed"];
     let mut wanted: Vec<String> = PLAIN.iter().map(ToString::to_string).collect();
     for part in parts {

@@ -5,6 +5,7 @@ use super::memory::{FIXED, GROWING, MIB};
 use crate::case::{Capability, Case, Outcome, errs, expect, same, same_bytes};
 use crate::env::Env;
 use crate::lab::Hold;
+use crate::words::plain;
 use anyaccel::{Error, EventOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -219,7 +220,7 @@ fn pinned_resets(env: &Env) -> Outcome {
     drop(runtime.pinned(100_000)?);
     let flat = runtime.host_memory_stats(())?.flat();
     let sorted = flat.windows(2).all(|pair| pair[0].0 < pair[1].0);
-    expect(rule, sorted && flat.len() > 20, "keys in order, each once", format!("{flat:?}"))?;
+    expect(rule, sorted && flat.len() > 20, "keys in order, each once", plain(&flat))?;
     for (key, value) in [
         ("active_requests.current", 1),
         ("active_requests.peak", 2),

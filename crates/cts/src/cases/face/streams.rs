@@ -4,6 +4,7 @@ use super::{Face, out_of_range};
 use crate::case::{Capability, Case, Outcome, errs, expect, same};
 use crate::env::Env;
 use crate::lab::MOMENT;
+use crate::words::plain;
 use anyaccel::{Error, Stream, StreamOptions};
 use anyaccel_hal::Kind;
 use std::collections::HashSet;
@@ -190,12 +191,7 @@ fn current(env: &Env) -> Outcome {
     }
     same("stream.current", "device 0's stream while device 1 is current", runtime.current_stream(0)?.stream_id(), 0)?;
     let elsewhere = thread::scope(|scope| scope.spawn(|| runtime.current_stream(1).map(|s| s.stream_id())).join());
-    expect(
-        "stream.current",
-        matches!(elsewhere, Ok(Ok(0))),
-        "the default stream on another thread",
-        format!("{elsewhere:?}"),
-    )
+    expect("stream.current", matches!(elsewhere, Ok(Ok(0))), "the default stream on another thread", plain(&elsewhere))
 }
 
 fn foreign(env: &Env) -> Outcome {
@@ -316,7 +312,7 @@ fn synchronize_for(env: &Env) -> Outcome {
     let began = std::time::Instant::now();
     same("sync.interrupt", "a short wait", runtime.synchronize_for((), MOMENT)?, false)?;
     let took = began.elapsed();
-    expect("sync.interrupt", took >= MOMENT, "a return not before the limit", format!("{took:?}"))?;
+    expect("sync.interrupt", took >= MOMENT, "a return not before the limit", plain(&took))?;
     hold.release()?;
     face.finish(&stream)?;
     let mut seen = [0; 64];
@@ -340,7 +336,7 @@ fn waits_let_others_call(env: &Env) -> Outcome {
         same("thread.any", "whether the waiter waits still", waiter.is_finished(), false)?;
         hold.release()?;
         let ended = waiter.join();
-        expect("thread.any", matches!(ended, Ok(Ok(true))), "the waiter to see the end", format!("{ended:?}"))
+        expect("thread.any", matches!(ended, Ok(Ok(true))), "the waiter to see the end", plain(&ended))
     })
 }
 

@@ -1,6 +1,10 @@
 "use strict";
 // The findings in words and tables: the same numbers as `anyaccel memory` prints.
 
+// A count and its noun, or the noun alone.
+const noun = (n, one, more) => (n === 1 ? one : more);
+const counted = (n, one, more) => `${count(n)} ${noun(n, one, more)}`;
+
 class Summary {
   constructor(page) {
     this.page = page;
@@ -31,9 +35,9 @@ class Summary {
     ];
     if (findings) {
       cards.push(
-        this.card("requests", count(findings.churn.requests), `requests, ${bytes(findings.churn.bytes)} in all`),
+        this.card("requests", count(findings.churn.requests), `${noun(findings.churn.requests, "request", "requests")}, ${bytes(findings.churn.bytes)} in all`),
         this.card("largest-gap", findings.end.largest ? bytes(findings.end.largest.size) : "none", "largest free run at the end"),
-        this.card("failed", count(findings.ooms), "requests failed"),
+        this.card("failed", count(findings.ooms), `${noun(findings.ooms, "request", "requests")} failed`),
       );
     }
     if (track.total) cards.push(this.card("total", bytes(track.total), "memory of the device"));
@@ -44,14 +48,14 @@ class Summary {
     const { track } = this.page;
     const { findings } = track;
     const said = [];
-    const say = (n, words) => { if (n) said.push(`${count(n)} ${words}`); };
-    say(track.dropped, "older events did not fit into the recorder's ring.");
+    const say = (n, one, more) => { if (n) said.push(counted(n, one, more)); };
+    say(track.dropped, "older event did not fit into the recorder's ring.", "older events did not fit into the recorder's ring.");
     if (findings?.error) said.push(findings.error);
     if (findings?.caveats) {
-      say(findings.caveats.missing_frees, "blocks are handed out again without having been given back: those frees are missing.");
-      say(findings.caveats.waiting_blocks, "blocks waited for a stream after they were given back.");
+      say(findings.caveats.missing_frees, "block is handed out again without having been given back: that free is missing.", "blocks are handed out again without having been given back: those frees are missing.");
+      say(findings.caveats.waiting_blocks, "block waited for a stream after it was given back.", "blocks waited for a stream after they were given back.");
     }
-    say(track.before, "blocks and segments were there before the recording.");
+    say(track.before, "block or segment was there before the recording.", "blocks and segments were there before the recording.");
     if (!said.length) return [];
     return [make("ul", { class: "soft" }, ...said.map((line) => make("li", {}, line)))];
   }
@@ -81,11 +85,11 @@ class Summary {
     const blocks = ["blocks", (row) => count(row.blocks)];
     return [
       ...this.table("holders", "Who holds memory at the peak", "Bytes asked for, by stack.", [size, blocks], findings.holders),
-      ...this.table("kept", "Never given back", `${count(sum.blocks)} blocks, ${bytes(sum.bytes)}. Those that pile up from quarter to quarter come first: they may leak.`,
+      ...this.table("kept", "Never given back", `${counted(sum.blocks, "block", "blocks")}, ${bytes(sum.bytes)}. Those that pile up from quarter to quarter come first: they may leak.`,
         [size, blocks, ["by quarter", (row) => row.quarters.map(count).join(" ")], ["piles up", (row) => (row.grows ? "yes" : "")]], sum.stacks),
       ...this.table("churn", "Who asks most often", "Short lives of equal sizes are cheap; of sizes that differ a little they break memory up.",
         [["requests", (row) => count(row.requests)], size, ["events alive", (row) => row.lifetime_events.toFixed(1)]], findings.churn.stacks),
-      ...this.table("pins", "Who pins free memory at the end", `${bytes(findings.end.free)} in ${count(findings.end.gaps)} free runs; each run is shared between the blocks beside it.`,
+      ...this.table("pins", "Who pins free memory at the end", `${bytes(findings.end.free)} in ${counted(findings.end.gaps, "free run", "free runs")}; each run is shared between the blocks beside it.`,
         [size, ["runs", (row) => count(row.gaps)]], findings.end.pins),
     ];
   }
@@ -110,7 +114,7 @@ class Summary {
       return make("div", { class: "fault" }, make("ul", { class: "words" }, ...story.words.map((line) => make("li", {}, line))), go);
     });
     const more = track.failed.length - told.length;
-    if (more > 0) told.push(make("p", {}, `${count(more)} more requests failed: events ${track.failed.slice(told.length, told.length + 50).map(count).join(", ")}.`));
+    if (more > 0) told.push(make("p", {}, `${count(more)} more ${noun(more, "request", "requests")} failed: events ${track.failed.slice(told.length, told.length + 50).map(count).join(", ")}.`));
     return told;
   }
 }

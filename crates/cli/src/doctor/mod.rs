@@ -1,16 +1,26 @@
 //! `anyaccel doctor`: why there is what there is, layer by layer.
 
-use crate::environment::{BACKEND, chosen, problems};
+mod apart;
+
+pub(crate) use apart::first_lost;
+
+use crate::environment::{BACKEND, PLUGINS, chosen, failing, problems};
 use crate::info::Choice;
 use crate::layout::item;
 use crate::output::{Class, Failure, Output, one_line};
 use anyaccel::{Backend, Check, PluginReport, Selection, Verdict, backends, plugins, selection};
+use apart::Lost;
 use serde::Serialize;
+use std::path::PathBuf;
 
 const LONG: &str = "\
 Examines each backend of this build from the bottom up: is its library found,
 is its version known, are there device nodes, may this user open them, which
 masks hide devices, what does a probe count. Starts no runtime.
+
+Each library that ANYACCEL_PLUGINS names is first tried in a process of its own:
+one that takes it down, ends it or hangs is told and left out. What a library
+prints goes to standard error.
 
 Verdicts: pass; warn (works, with something to know); fail (ends here); n/a
 (this backend has no such layer, or an earlier one failed).
@@ -31,8 +41,9 @@ JSON (schema anyaccel.doctor.v1):
                 kind (or null), problem (why it is no plugin, or null)
   problems[]    mistakes in the environment
 
-Exit code: 0; 1 if a variable can't be used, or names a backend without device
-or a library that is no plugin. A machine without accelerators is healthy.";
+Exit code: 0; 1 if a variable can't be used, or names a backend without device,
+a library that is no plugin, or one with a layer that fails. A machine without
+accelerators is healthy.";
 
 /// Examine each backend layer by layer, without starting it
 #[derive(clap::Args, Debug)]
@@ -41,6 +52,21 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Tell the process that watches this one; as JSON, the plugins that it has left out
+    #[arg(long, hide = true, value_name = "LOST")]
+    watched: Option<String>,
+
+    /// Only load and ask that plugin, and tell the process that watches this one
+    #[arg(long, hide = true, value_name = "LIBRARY")]
+    probe: Option<PathBuf>,
+}
+
+impl Args {
+    /// Whether another process watches this one.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.is_some() || self.probe.is_some()
+    }
 }
 
 /// The document of `doctor --json`.
@@ -101,12 +127,32 @@ struct CheckDocument {
     found: String,
 }
 
-pub(crate) fn run(output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    if let Some(library) = &args.probe {
+        return apart::probe(library);
+    }
+    if let Some(lost) = &args.watched {
+        return examine(&apart::left_out(lost)?, output);
+    }
+    match apart::run(args, output) {
+        Some(result) => result,
+        None => examine(&[], output),
+    }
+}
+
+/// Examines everything but the plugins that were left out.
+fn examine(lost: &[Lost], output: &mut Output) -> Result<(), Failure> {
     // A probe on the way to the selection may find what the checks then tell of.
     let selection = selection();
     let backends = backends();
-    let plugins: Vec<PluginDocument> = plugins().iter().map(PluginDocument::new).collect();
-    let problems = problems(&backends, &selection);
+    let mut plugins: Vec<PluginDocument> = plugins().iter().map(PluginDocument::new).collect();
+    let mut problems = problems(&backends, &selection);
+    for Lost { at, path, problem } in lost {
+        let document = PluginDocument { path: path.clone(), kind: None, problem: Some(problem.clone()) };
+        plugins.insert((*at).min(plugins.len()), document);
+        problems.push(format!("{PLUGINS}: {path}: {problem}"));
+    }
+    problems.extend(failing(&backends));
     if output.is_json() {
         output.document(&Document {
             schema: "anyaccel.doctor.v1",

@@ -1,0 +1,67 @@
+/* A child of fork: of a process that has not started the runtime, and of one that has. FORK says what the kind can. */
+#include "check.h"
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void in_child(void (*body)(void)) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        body();
+        fflush(NULL);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void *memory, *pinned;
+static anyaccel_event event;
+static anyaccel_graph graph;
+
+static void use(void) {
+    void *own;
+    OK(anyaccel_alloc(0, 100, NOW, &own));
+    OK(anyaccel_memset(own, 1, 100, NOW));
+    OK(anyaccel_stream_synchronize(NOW));
+    OK(anyaccel_free(own));
+}
+
+static void after_start(void) {
+    if (strcmp(getenv("FORK"), "restarts") == 0) {
+        CHECK(!anyaccel_is_started());
+        use();
+    } else {
+        void *own;
+        REFUSED(ANYACCEL_ERROR_FORKED, "Cannot re-initialize", anyaccel_alloc(0, 100, NOW, &own));
+        REFUSED(ANYACCEL_ERROR_FORKED, "'spawn'", anyaccel_init());
+        OK(anyaccel_synchronize_device(0));
+    }
+    /* What the parent has is refused, and nothing hangs. */
+    REFUSED(ANYACCEL_ERROR_HANDLE, "", anyaccel_free(memory));
+    REFUSED(ANYACCEL_ERROR_HANDLE, "", anyaccel_host_free(pinned));
+    REFUSED(ANYACCEL_ERROR_HANDLE, "", anyaccel_event_synchronize(event));
+    REFUSED(ANYACCEL_ERROR_HANDLE, "", anyaccel_event_destroy(event));
+    REFUSED(ANYACCEL_ERROR_HANDLE, "", anyaccel_graph_replay(graph));
+    anyaccel_event own_event;
+    OK(anyaccel_event_create(HERE, 0, &own_event));
+    OK(anyaccel_event_destroy(own_event));
+}
+
+int main(void) {
+    int32_t count;
+    OK(anyaccel_device_count(&count));
+    OK(anyaccel_event_create(HERE, 0, &event));
+    in_child(use);
+
+    OK(anyaccel_alloc(0, 100, NOW, &memory));
+    OK(anyaccel_host_alloc(0, 100, &pinned));
+    OK(anyaccel_graph_create(0, &graph));
+    OK(anyaccel_event_record(event, NOW));
+    in_child(after_start);
+    use();
+    OK(anyaccel_event_synchronize(event));
+    OK(anyaccel_free(memory));
+    return 0;
+}

@@ -1,0 +1,110 @@
+//! Whoever watches.
+
+use super::Told;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead, BufReader, PipeReader};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether the process has ended. Only for one whose pipe something keeps open: else the pipe's end tells.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A process that is watched. Ended when dropped.
+pub(crate) struct Process {
+    child: Child,
+    told: Receiver<Told>,
+}
+
+/// What comes next from a process.
+pub(crate) enum Next {
+    /// It says something.
+    Told(Told),
+    /// It has said nothing for long enough, and was ended.
+    Silent,
+    /// It has ended.
+    Ended(ExitStatus),
+}
+
+impl Process {
+    /// Starts this program with arguments, and with the variable set, or unset.
+    ///
+    /// # Errors
+    /// There can be no second process.
+    pub(crate) fn start<S: AsRef<OsStr>>(
+        arguments: impl IntoIterator<Item = S>,
+        variable: Option<(&str, Option<OsString>)>,
+    ) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(arguments).stdin(writer).stdout(io::stderr());
+        match variable {
+            Some((name, Some(value))) => command.env(name, value),
+            Some((name, None)) => command.env_remove(name),
+            None => &mut command,
+        };
+        let child = command.spawn()?;
+        // With it goes this process's end of what the other one writes to, so that its end is seen.
+        drop(command);
+        Ok(Self { child, told: read(reader) })
+    }
+
+    /// What comes next, if anything does in that time.
+    ///
+    /// # Errors
+    /// The process can't be asked how it ended.
+    pub(crate) fn next(&mut self, patience: Duration) -> io::Result<Next> {
+        let began = Instant::now();
+        let mut ended = None;
+        while began.elapsed() < patience {
+            match self.told.recv_timeout(LOOK.min(patience)) {
+                Ok(told) => return Ok(Next::Told(told)),
+                // What it has forked may keep the pipe open. All that it said itself has been read by now.
+                Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
+                Err(RecvTimeoutError::Timeout) => ended = self.child.try_wait()?,
+                // It is about to end, or something has closed its pipe.
+                Err(RecvTimeoutError::Disconnected) => match self.child.try_wait()? {
+                    Some(status) => return Ok(Next::Ended(status)),
+                    None => thread::sleep(Duration::from_millis(1)),
+                },
+            }
+        }
+        match ended {
+            Some(status) => Ok(Next::Ended(status)),
+            None => {
+                self.child.kill()?;
+                self.child.wait()?;
+                Ok(Next::Silent)
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended long ago, but where its watcher gave up.
+        let _ended = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// What is said, line by line. Anything else in the pipe is left out.
+fn read(reader: PipeReader) -> Receiver<Told> {
+    let (sender, told) = sync_channel(64);
+    // Not joined: what a process has forked may keep the pipe open.
+    thread::spawn(move || {
+        let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
+        for told in lines.filter_map(|line| serde_json::from_slice(&line).ok()) {
+            if sender.send(told).is_err() {
+                break;
+            }
+        }
+    });
+    told
+}
+
+/// What became of a process that has not come to its end, in words that go on with a place: "the plugin ended the process".
+pub(crate) fn how_it_ended(status: ExitStatus) -> (&'static str, String) {
+    let how = if status.code().is_some() { "the plugin ended the process" } else { "the plugin took the process down" };
+    (how, status.to_string())
+}

@@ -1,0 +1,142 @@
+//! The XPU backend keeps the contract, over the loader that the machine has with a driver of this repository's own, and over
+//! loaders and drivers of other versions.
+//!
+//! This program starts itself once for each way, so that each run loads its own libraries. Without `ANYACCEL_FAKE_ZE_WAYS=all` it
+//! runs the first that it can: a run takes more than a minute.
+
+use anyaccel_cts::{Options, Step, Subject, fork, run, subjects};
+use anyaccel_fake_level_zero::{Installed, Loader, install};
+use anyaccel_hal::Kind;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// A way to reach the fake.
+struct Way {
+    name: &'static str,
+    loader: Loader,
+    /// Variables that only this way sets.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+/// The ways. Those over the real loader need it installed (`libze1`).
+const WAYS: [Way; 6] = [
+    Way { name: "real loader", loader: Loader::Real, variables: &[] },
+    Way {
+        name: "real loader with its validation layer",
+        loader: Loader::Real,
+        variables: &[("ZE_ENABLE_VALIDATION_LAYER", "1"), ("ZE_ENABLE_PARAMETER_VALIDATION", "1")],
+    },
+    Way { name: "loader of 1.13", loader: Loader::Own(1, 13), variables: &[] },
+    Way {
+        name: "loader of 1.13, driver without order, graphs and virtual memory",
+        loader: Loader::Own(1, 13),
+        variables: &[("ANYACCEL_FAKE_ZE_WITHOUT", "in_order,graph,virtual_memory,host_function")],
+    },
+    Way {
+        name: "real loader, driver of 1.3 with Sysman",
+        loader: Loader::Real,
+        variables: &[("ANYACCEL_FAKE_ZE_API", "1.3"), ("ZES_ENABLE_SYSMAN", "1")],
+    },
+    Way {
+        name: "loader of 1.9, cards of two tiles",
+        loader: Loader::Own(1, 9),
+        variables: &[
+            ("ANYACCEL_FAKE_ZE_DEVICES", "Fake XPU:tiles2,Fake XPU:tiles2"),
+            ("ANYACCEL_FAKE_ZE_API", "1.9"),
+            ("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"),
+        ],
+    },
+];
+
+/// In the processes that run the suite: where their fake is, whether it is a loader, and the name of the way.
+const FOLDER: &str = "ANYACCEL_CTS_FAKE_ZE";
+const OWN: &str = "ANYACCEL_CTS_FAKE_ZE_OWN";
+const WAY: &str = "ANYACCEL_CTS_FAKE_ZE_WAY";
+/// Variables of the machine that would change what a run sees.
+const FOREIGN: [&str; 6] = [
+    "ZE_AFFINITY_MASK",
+    "ZE_FLAT_DEVICE_HIERARCHY",
+    "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
+    "ZES_ENABLE_SYSMAN",
+    "ZE_ENABLE_VALIDATION_LAYER",
+    "ZE_ENABLE_PARAMETER_VALIDATION",
+];
+
+/// The backend with a way to lose its devices. A lost card is healed before the next driver is made, for which a real one
+/// needs a new process.
+fn subject(installed: &Installed) -> Subject {
+    let control = installed.control().ok();
+    subjects::xpu().remade(move |made| {
+        let Some(control) = control else { return made };
+        control.heal();
+        made.loses(move |ordinal| control.lose(ordinal))
+    })
+}
+
+fn main() -> ExitCode {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
+        let filter: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+        let all = env::var_os("ANYACCEL_FAKE_ZE_WAYS").is_some_and(|which| which == "all");
+        let possible: Vec<&Way> = WAYS.iter().filter(|way| way.possible()).collect();
+        let ways = &possible[..if all { possible.len() } else { 1 }];
+        let bad: Vec<&str> = ways.iter().filter(|way| !way.conforms(&filter)).map(|way| way.name).collect();
+        println!("{} of {} ways to a driver were used", ways.len(), WAYS.len());
+        bad.iter().for_each(|name| println!("FAIL  {name}"));
+        return if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    };
+    let own = env::var_os(OWN).is_some();
+    let file = folder.join(if own { "libze_loader.so.1" } else { "libze_fake_gpu.so.1" });
+    let installed = Installed { loader: own.then(|| file.clone()), driver: file };
+    let subject = subject(&installed).named("xpu");
+    fork::child_main(std::slice::from_ref(&subject));
+    let filter: Vec<String> = env::args().skip(1).collect();
+    let child = env::current_exe().ok();
+    let verbose = env::var_os("ANYACCEL_CTS_VERBOSE").is_some();
+    let watch: fn(Step<'_>) = if verbose { |step| step.print() } else { |_| () };
+    let require = vec![Kind::XPU];
+    // A case that fails in the middle may leave a hold behind that memory is waited for with, here as on a card: what is merely
+    // slow must not end so.
+    let timeout = Duration::from_secs(120);
+    let report = run(&subject, &Options { filter, child, require, watch, timeout, ..Options::default() });
+    println!("{}: {report}", env::var(WAY).unwrap_or_default());
+    if report.is_ok() && report.absent.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Way {
+    fn possible(&self) -> bool {
+        if self.loader != Loader::Real {
+            return true;
+        }
+        let found = anyaccel_xpu::sys::loader();
+        assert!(found.is_ok() || env::var_os("CI").is_none(), "no Level Zero loader: install libze1");
+        found.is_ok()
+    }
+
+    /// Runs the suite in a process that loads a driver this way.
+    fn conforms(&self, filter: &[String]) -> bool {
+        let name: String = self.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fake-ze-{name}"));
+        let installed = match install(&folder, self.loader) {
+            Ok(installed) => installed,
+            Err(error) => {
+                println!("no fake driver: {error}");
+                return false;
+            }
+        };
+        let Ok(program) = env::current_exe() else { return false };
+        let mut command = Command::new(program);
+        command.args(filter).env(FOLDER, &folder).env(WAY, self.name);
+        FOREIGN.iter().for_each(|name| {
+            command.env_remove(name);
+        });
+        match &installed.loader {
+            Some(loader) => command.env(anyaccel_xpu::sys::VARIABLE, loader).env(OWN, "1"),
+            None => command.env("ZE_ENABLE_ALT_DRIVERS", &installed.driver).env_remove(anyaccel_xpu::sys::VARIABLE),
+        };
+        command.env("ANYACCEL_FAKE_ZE_MEMORY", (192_u64 << 20).to_string());
+        command.envs(self.variables.iter().copied());
+        command.status().is_ok_and(|status| status.success())
+    }
+}

@@ -1,0 +1,221 @@
+//! Devices as a process sees them: cards or tiles of cards, by the hierarchy and the mask that it asked for.
+
+use crate::abi::{Handle, ZE_RESULT_ERROR_INVALID_ARGUMENT, ZE_RESULT_ERROR_INVALID_NULL_HANDLE};
+use crate::call::Result;
+use crate::config::{Card, config, uuid};
+use std::env;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The only driver.
+pub(crate) const DRIVER: Handle = 0x00D1_0000_0000;
+const FIRST: Handle = 0x00DE_0000_0000;
+
+/// A device: all of a card, or some of its tiles.
+pub(crate) struct Device {
+    pub(crate) handle: Handle,
+    pub(crate) card: &'static Card,
+    /// Which tiles it has.
+    pub(crate) tiles: Vec<u32>,
+    /// Whether it says of itself that it is part of another.
+    pub(crate) is_part: bool,
+    /// The device that it is part of, where that can be asked.
+    pub(crate) root: Option<Handle>,
+    /// The devices that it has.
+    pub(crate) parts: Vec<&'static Device>,
+}
+
+impl Device {
+    /// The tile that it is, if it is one of several.
+    pub(crate) fn tile(&self) -> Option<u32> {
+        match self.tiles[..] {
+            [tile] if self.card.tiles > 1 => Some(tile),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        uuid(self.card.place, self.tile())
+    }
+
+    pub(crate) fn memory(&self) -> u64 {
+        self.card.memory * self.tiles.len() as u64
+    }
+
+    /// Whether one reaches the memory of the other.
+    pub(crate) fn reaches(&self, other: &Device) -> bool {
+        ptr::eq(self.card, other.card) || config().peers
+    }
+}
+
+/// What the driver found when it started.
+pub(crate) struct View {
+    /// What it counts.
+    pub(crate) devices: Vec<&'static Device>,
+    all: Vec<&'static Device>,
+}
+
+static VIEW: AtomicPtr<View> = AtomicPtr::new(ptr::null_mut());
+
+/// What the driver found, once it has started.
+pub(crate) fn view() -> Option<&'static View> {
+    // SAFETY: null, or leaked by `start` before it was published.
+    unsafe { VIEW.load(Ordering::Acquire).as_ref() }
+}
+
+pub(crate) fn get(handle: Handle) -> Result<&'static Device> {
+    if handle == 0 {
+        return Err(ZE_RESULT_ERROR_INVALID_NULL_HANDLE);
+    }
+    let all = view().map_or(&[][..], |view| &view.all);
+    all.iter().find(|device| device.handle == handle).copied().ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
+}
+
+/// Looks for devices, the first time; says how many there are. `None`: the mask is not one that the driver can read.
+pub(crate) fn start() -> Option<usize> {
+    if let Some(view) = view() {
+        return Some(view.devices.len());
+    }
+    let ours = Box::into_raw(Box::new(look()?));
+    if VIEW.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: another thread was first; ours was seen by nobody.
+        drop(unsafe { Box::from_raw(ours) });
+    }
+    view().map(|view| view.devices.len())
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Hierarchy {
+    Composite,
+    Flat,
+    Combined,
+}
+
+fn hierarchy() -> Hierarchy {
+    match env::var("ZE_FLAT_DEVICE_HIERARCHY").as_deref() {
+        Ok("COMPOSITE") => Hierarchy::Composite,
+        Ok("FLAT") => Hierarchy::Flat,
+        Ok("COMBINED") => Hierarchy::Combined,
+        _ if config().flat_by_default => Hierarchy::Flat,
+        _ => Hierarchy::Composite,
+    }
+}
+
+/// The cards in the order in which the driver counts them.
+fn ordered() -> Vec<&'static Card> {
+    let mut cards: Vec<&'static Card> = config().cards.iter().collect();
+    if env::var("ZE_ENABLE_PCI_ID_DEVICE_ORDER").as_deref() != Ok("1") {
+        cards.sort_by_key(|card| card.integrated);
+    }
+    cards
+}
+
+/// The tiles of each card that the mask leaves. The grammar is written out here once more, as the driver has it, so that a
+/// test can find the two to differ: a set of numbers, in any order and as often as one likes; numbers too large are ignored;
+/// what is no number ends the driver.
+fn masked(cards: &[&'static Card], hierarchy: Hierarchy, mask: &str) -> Option<Vec<Vec<u32>>> {
+    let whole = |card: &&Card| (0..card.tiles).collect::<Vec<u32>>();
+    if mask.is_empty() || mask == "default" {
+        return Some(cards.iter().map(whole).collect());
+    }
+    let mut left: Vec<Vec<u32>> = cards.iter().map(|_| Vec::new()).collect();
+    let flat: Vec<(usize, u32)> =
+        cards.iter().enumerate().flat_map(|(at, card)| (0..card.tiles).map(move |tile| (at, tile))).collect();
+    for entry in mask.split(',') {
+        let mut parts = entry.split('.');
+        let index = number(parts.next().unwrap_or_default())?;
+        let (sub, more) = (parts.next(), parts.next().is_some());
+        if hierarchy == Hierarchy::Composite {
+            let Some(card) = cards.get(index) else { continue };
+            match sub.map(number) {
+                None => left[index].extend(whole(card)),
+                Some(Some(tile)) if tile < card.tiles as usize && !more => left[index].push(tile as u32),
+                Some(Some(_)) => {}
+                Some(None) => return None,
+            }
+        } else if sub.is_none()
+            && let Some(&(card, tile)) = flat.get(index)
+        {
+            left[card].push(tile);
+        }
+    }
+    for tiles in &mut left {
+        tiles.sort_unstable();
+        tiles.dedup();
+    }
+    Some(left)
+}
+
+/// A number as `stoul` reads it: decimal, octal or hexadecimal, with whatever behind it.
+fn number(text: &str) -> Option<usize> {
+    let text = text.trim_start();
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => (hex, 16),
+        _ if text.starts_with('0') => (text, 8),
+        _ => (text, 10),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    usize::from_str_radix(&digits[..end], radix).ok()
+}
+
+fn look() -> Option<View> {
+    let (cards, hierarchy) = (ordered(), hierarchy());
+    let left = masked(&cards, hierarchy, &env::var("ZE_AFFINITY_MASK").unwrap_or_default())?;
+    let (mut devices, mut all) = (Vec::new(), Vec::new());
+    for (card, tiles) in cards.into_iter().zip(left).filter(|(_, tiles)| !tiles.is_empty()) {
+        let handle = FIRST + card.place as usize * 0x1000;
+        let several = tiles.len() > 1;
+        let parts: Vec<&'static Device> = tiles
+            .iter()
+            .filter(|_| several || (card.tiles > 1 && hierarchy != Hierarchy::Composite))
+            .map(|&tile| {
+                let root = (hierarchy != Hierarchy::Flat).then_some(handle);
+                let handle = handle + 16 * (1 + tile as usize);
+                let tiles = vec![tile];
+                let part = Device { handle, card, tiles, is_part: root.is_some(), root, parts: Vec::new() };
+                &*Box::leak(Box::new(part))
+            })
+            .collect();
+        all.extend(&parts);
+        let root = Device { handle, card, tiles, is_part: false, root: None, parts: parts.clone() };
+        let root: &'static Device = Box::leak(Box::new(root));
+        match (hierarchy, parts.is_empty()) {
+            (Hierarchy::Composite, _) | (_, true) => devices.push(root),
+            _ => devices.extend(parts),
+        }
+        if hierarchy != Hierarchy::Flat || root.parts.is_empty() {
+            all.push(root);
+        }
+    }
+    Some(View { devices, all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hierarchy, masked};
+    use crate::config::{Card, card};
+
+    #[test]
+    fn masks_are_sets() {
+        let cards: Vec<&'static Card> =
+            (0..2).map(|place| &*Box::leak(Box::new(card("a:tiles2", place, 1 << 20)))).collect();
+        let left = |hierarchy, mask| masked(&cards, hierarchy, mask);
+        let all = Some(vec![vec![0, 1], vec![0, 1]]);
+        for hierarchy in [Hierarchy::Composite, Hierarchy::Flat, Hierarchy::Combined] {
+            assert_eq!(left(hierarchy, ""), all);
+            assert_eq!(left(hierarchy, "default"), all);
+            for junk in ["x", "0,", "0,x", "-"] {
+                assert_eq!(left(hierarchy, junk), None, "{junk}");
+            }
+            assert_eq!(left(hierarchy, "9"), Some(vec![vec![], vec![]]));
+        }
+        assert_eq!(left(Hierarchy::Composite, "1,1"), Some(vec![vec![], vec![0, 1]]));
+        assert_eq!(left(Hierarchy::Composite, "1.1,0.0,1.1,1.7"), Some(vec![vec![0], vec![1]]));
+        assert_eq!(left(Hierarchy::Composite, "0x1"), Some(vec![vec![], vec![0, 1]]));
+        assert_eq!(left(Hierarchy::Composite, " 1tail"), Some(vec![vec![], vec![0, 1]]));
+        assert_eq!(left(Hierarchy::Composite, "0.x"), None);
+        assert_eq!(left(Hierarchy::Flat, "3,0,3"), Some(vec![vec![0], vec![1]]));
+        assert_eq!(left(Hierarchy::Flat, "0.1"), Some(vec![vec![], vec![]]));
+    }
+}
