@@ -95,6 +95,26 @@ fn ended(waited: Waited) {
     assert_eq!(waited, Waited::Ended);
 }
 
+/// Behind a mark that has ended the next one has too, whether or not the runner has put the token back; work after it runs.
+#[test]
+fn loom_a_mark_behind_an_ended_one_has_ended() {
+    model(4, || {
+        let (crew, threads) = crew(1);
+        let (stream, tally) = (stream(&crew), Tally::new());
+        stream.push(tally.step(0));
+        let mark = stream.mark();
+        ended(wait_host(&stream, Until::Mark(mark), None, WaitMode::Block));
+        let next = stream.mark();
+        assert!(next > mark && stream.ended() >= next);
+        assert!(stream.mark_unless_at_rest().is_none());
+        stream.push(tally.step(1));
+        let last = stream.mark();
+        ended(wait_host(&stream, Until::Mark(last), None, WaitMode::Block));
+        assert_eq!(tally.get(), 2);
+        close(&crew, threads);
+    });
+}
+
 /// A worker runs, or sleeps, or is about to, while work is submitted: the mark always ends and its waiter wakes.
 #[test]
 fn loom_a_sleeping_waiter_and_a_worker_never_miss_each_other() {

@@ -76,6 +76,11 @@ pub(crate) fn probe(count: &Result<u32, Absence>) -> Probe {
     }
 }
 
+/// A count and its noun.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// The layers for the doctor. `frozen` is what a started driver runs with, `now` what the environment says now.
 pub(crate) fn checks(frozen: Option<&Settings>, now: &Result<Settings, Absence>) -> Vec<Check> {
     let check = |layer, verdict, subject: &str, found: String| Check { layer, verdict, subject: subject.into(), found };
@@ -88,7 +93,7 @@ pub(crate) fn checks(frozen: Option<&Settings>, now: &Result<Settings, Absence>)
     let mask = match (frozen, now) {
         (Some(frozen), Ok(now)) if frozen == now => (Verdict::Pass, variables),
         (Some(frozen), _) => {
-            let started = format!("{} devices of {} bytes", frozen.devices, frozen.memory);
+            let started = format!("{} of {} bytes", counted(frozen.devices as usize, "device"), frozen.memory);
             (Verdict::Warn, format!("{variables}: changed since the start, with {started}"))
         }
         (None, Ok(_)) => (Verdict::Pass, variables),
@@ -100,7 +105,8 @@ pub(crate) fn checks(frozen: Option<&Settings>, now: &Result<Settings, Absence>)
     let probe = match frozen.or(now.as_ref().ok()) {
         Some(settings) if settings.devices > 0 => {
             let Settings { devices, memory, workers } = settings;
-            (Verdict::Pass, format!("{devices} devices of {memory} bytes, up to {workers} workers"))
+            let (devices, workers) = (counted(*devices as usize, "device"), counted(*workers, "worker"));
+            (Verdict::Pass, format!("{devices} of {memory} bytes, up to {workers}"))
         }
         Some(_) => (Verdict::Fail, "0 devices".to_owned()),
         None => (Verdict::NotApplicable, String::new()),

@@ -199,7 +199,8 @@ impl Driver for SimDriver {
         let mut checks: Vec<_> = layers.map(none).into();
         checks.push(match &probe.absence {
             None => {
-                let found = format!("{} devices", probe.visible);
+                let found =
+                    if probe.visible == 1 { "1 device".to_owned() } else { format!("{} devices", probe.visible) };
                 check(Layer::Probe, Verdict::Pass, "simulated devices", found)
             }
             Some(Absence::Missing { layer, subject, found }) => check(*layer, Verdict::Fail, subject, found.clone()),

@@ -78,6 +78,11 @@ pub(crate) fn gpus(ze: &Ze, drivers: &[ZeDriver]) -> Result<Vec<Gpu>, Failed> {
     Ok(discrete_first(all, |gpu| gpu.integrated))
 }
 
+/// Nanoseconds between ticks of a timer of that frequency, rounded.
+pub(crate) fn stamp_ns(frequency: u64) -> u32 {
+    u32::try_from((1_000_000_000 + frequency / 2) / frequency.max(1)).unwrap_or(u32::MAX).max(1)
+}
+
 /// A version of a driver as its vendor writes it: major, minor, build.
 fn driver_version(number: u32) -> String {
     format!("{}.{}.{}", number >> 24, number >> 16 & 0xff, number & 0xffff)
@@ -189,7 +194,7 @@ pub(crate) fn told(platform: &Platform, device: ZeDevice) -> Result<Told, Failed
         pci,
         memory,
         max_alloc: if relaxed { memory } else { plain_alloc },
-        stamp_ns: u32::try_from((1_000_000_000 + frequency / 2) / frequency).unwrap_or(u32::MAX).max(1),
+        stamp_ns: stamp_ns(frequency),
         fill_patterns: PatternSizes((1_u32 << (max_pattern.ilog2() + 1).min(5)) - 1),
         cores: before.and_then(|info| info.cores).or(Some(cores).filter(|&cores| cores > 0)),
         clock_mhz: Some(properties.core_clock_rate).filter(|&mhz| mhz > 0),

@@ -5,10 +5,10 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/resize.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include <memory>
@@ -175,6 +175,9 @@ class HostCall {
         return argument.image;
       }
     }
+    TORCH_CHECK(
+        !captured_ || is_capturing(current_stream(tensor.device().index())), name_of(asked_), " can't be captured into a graph: ",
+        "its argument on ", tensor.device(), " takes no part in the capture.");
     auto image = make_image(tensor, Room::Pinned);
     if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
       image.unsafeGetTensorImpl()->set_wrapped_number(true);
@@ -227,7 +230,7 @@ class HostCall {
       }
     }
     auto replay = [op = op_, asked = name_of(asked_), arguments, results, seed = seed_, generator_index = generator_index_] {
-      const at::NoGradGuard no_grad;
+      const c10::InferenceMode no_grad;
       Stack stack = arguments;
       if (seed.defined()) {
         stack[generator_index] = seeded(seed);

@@ -121,6 +121,14 @@ void copy_on_device(const at::Tensor& to, const at::Tensor& from) {
   copy_runs(to, from, from.device().index());
 }
 
+void fill_elements(const at::Tensor& to, const at::Tensor& element) {
+  const auto stream = to_native(current_stream(to.device().index()));
+  auto* bytes = static_cast<char*>(to.mutable_data_ptr());
+  Runs(to).each([&](int64_t offset, size_t length) {
+    check(anyaccel_fill(bytes + offset, length, element.const_data_ptr(), element.element_size(), stream));
+  });
+}
+
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.is_conj() != b.is_conj() || a.is_neg() != b.is_neg()) {
     return false;

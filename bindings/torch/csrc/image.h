@@ -29,6 +29,9 @@ void download_exactly(const at::Tensor& host, const at::Tensor& from); // leaves
 void upload(const at::Tensor& to, const at::Tensor& image);
 void copy_on_device(const at::Tensor& to, const at::Tensor& from);
 
+// Enqueues a fill with one element, which is a tensor of the host of the same type.
+void fill_elements(const at::Tensor& to, const at::Tensor& element);
+
 // Whether elements have the same places and bytes in both.
 bool same_layout(const at::Tensor& a, const at::Tensor& b);
 

@@ -137,7 +137,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     download_exactly(to, from);
     return;
   }
-  if (!direct) {
+  if (!direct || (!pinned && !to.is_non_overlapping_and_dense())) {
     auto image = make_image(from, Room::Pinned);
     download(image, from);
     wait(stream);
@@ -148,6 +148,17 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
   if (!pinned || !non_blocking) {
     wait(stream);
   }
+}
+
+at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  const at::Tensor element = at::detail::empty_cpu({}, self.scalar_type());
+  element.fill_(value);
+  fill_elements(self, element);
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  return fill_scalar(self, 0);
 }
 
 at::Tensor copy_from(const at::Tensor& source, const at::Tensor& to, bool non_blocking) {
@@ -191,6 +202,15 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   record_use(self.storage().data_ptr(), stream);
 }
 
+// Whether `tensor.data = other` may change what the tensor is. With it Module.to() keeps a module's parameters the objects that
+// they are, which optimizers hold.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto is_plain = [](const at::Tensor& tensor) {
+    return tensor.layout() == at::kStrided && !tensor.is_quantized() && (tensor.is_cpu() || tensor.device().type() == kDevice);
+  };
+  return is_plain(self) && is_plain(from);
+}
+
 // PyTorch's operator for devices that bring their own convolution; the CPU's kernel for it refuses.
 void convolution(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   static const auto cpu = find_operator("aten::convolution", "");
@@ -220,6 +240,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Tensor", &at::native::set_tensor_);
   m.impl("set_", &set_nothing);
   m.impl("is_set_to", &at::native::is_set_to);
+  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
   m.impl("record_stream", &record_stream);
   m.impl("as_strided", &at::native::as_strided_tensorimpl);
   m.impl("view", &at::native::view);
@@ -227,6 +248,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", &at::native::unfold);
   m.impl("view_as_real", &at::native::view_as_real);
   m.impl("view_as_complex", &at::native::view_as_complex);
+  m.impl("fill_.Scalar", &fill_scalar);
+  m.impl("zero_", &zero_);
   m.impl("_copy_from", &copy_from);
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &local_scalar_dense);

@@ -167,3 +167,15 @@ def test_a_replay_that_fails_is_told(device: torch.device, stream: torch.Stream)
     with pytest.raises(Exception, match="out of bounds|out of range"):
         stream.synchronize()
     stream.synchronize()
+
+
+def test_devices_that_take_no_part(two_devices: tuple[torch.device, torch.device]) -> None:
+    a, b = two_devices
+    x, y = torch.ones(2, device=a), torch.ones((), device=b)
+    graph = torch.accelerator.Graph()
+    with torch.Stream(a), graph:
+        with pytest.raises(RuntimeError):
+            torch.add(x, y)
+        x += 1
+    graph.replay()
+    assert x.tolist() == [2, 2]

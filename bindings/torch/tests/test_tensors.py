@@ -248,3 +248,35 @@ def test_counting_memory(device: torch.device) -> None:
     stats = torch.accelerator.memory_stats(device)
     assert stats["allocation.all.allocated"] > 0
     assert torch.float32 in torch.accelerator.get_device_capability(device)["supported_dtypes"]
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("bias", [True, False])
+def test_recurrent_networks(device: torch.device, kind: type[torch.nn.Module], bias: bool) -> None:
+    def run(on: torch.device) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        net = kind(3, 4, num_layers=2, bias=bias, bidirectional=True).to(on)
+        x = torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(1)).to(on).requires_grad_()
+        y, _last = net(x)
+        y.square().mean().backward()
+        return [y.detach().cpu(), x.grad.cpu(), *(p.grad.cpu() for p in net.parameters())]
+
+    for ours, theirs in zip(run(device), run(torch.device("cpu")), strict=True):
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_filling(device: torch.device, dtype: torch.dtype) -> None:
+    assert torch.full((3, 2), 1, dtype=dtype, device=device).cpu().to(torch.complex128).sum() == 6
+    assert torch.zeros(5, dtype=dtype, device=device).cpu().to(torch.complex128).abs().sum() == 0
+    columns = torch.zeros(4, 3, dtype=dtype, device=device)
+    columns[:, 1].fill_(1)
+    assert columns.cpu().to(torch.complex128).sum() == 4
+
+
+def test_filling_conjugates(device: torch.device) -> None:
+    z = torch.zeros(2, dtype=torch.complex64, device=device)
+    z.conj().fill_(1 + 2j)
+    assert z.tolist() == [1 - 2j] * 2
+    with pytest.raises(RuntimeError, match="overflow"):
+        torch.zeros(2, dtype=torch.uint8, device=device).fill_(-1000)

@@ -1,5 +1,6 @@
 //! `anyaccel info`: what there is.
 
+use crate::doctor::first_lost;
 use crate::environment::{chosen, problems, why_none};
 use crate::layout::{bytes, item};
 use crate::output::{Class, Failure, Output, one_line};
@@ -162,6 +163,9 @@ impl Properties {
 }
 
 pub(crate) fn run(output: &mut Output) -> Result<(), Failure> {
+    if let Some(failure) = first_lost() {
+        return Err(failure);
+    }
     let (backends, selection) = (backends(), selection());
     let problems = problems(&backends, &selection);
     if output.is_json() {

@@ -1,6 +1,6 @@
 //! `anyaccel view`: a memory history as one page.
 
-use crate::layout::bytes;
+use crate::layout::{bytes, counted};
 use crate::output::{Class, Failure, Output, one_line};
 use crate::snapshot_file;
 use anyaccel_snapshot::view;
@@ -76,5 +76,6 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
         let document = Document { schema: "anyaccel.view.v1", output: &page, bytes: size, events: snapshot.events() };
         return output.document(&document);
     }
-    output.text(&format!("{page}: {} events, {}\n", snapshot.events(), bytes(size)))
+    let events = counted(snapshot.events() as u64, "event", "events");
+    output.text(&format!("{page}: {events}, {}\n", bytes(size)))
 }

@@ -3,6 +3,7 @@
 //! Sysman has a start of its own (`zesInit`) and no end. It opens what it needs while it answers; nothing of ours stays behind (H22).
 
 use crate::conv::Failed;
+use crate::discovery::stamp_ns;
 use crate::sys::*;
 use anyaccel_hal::{DeviceInfo, PatternSizes, PciAddress, Uuid};
 use std::ffi::c_char;
@@ -192,7 +193,9 @@ impl Card {
 /// A card's properties; none if it is no GPU.
 fn card(zes: &Zes, driver: usize, handle: ZesDevice) -> Result<Option<Card>, Failed> {
     let mut properties = ZesDeviceProperties::new();
-    properties.core = ZeDeviceProperties::new();
+    // With the timer's frequency in it, as every driver that has this function tells.
+    properties.core =
+        ZeDeviceProperties { stype: ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES_1_2, ..ZeDeviceProperties::new() };
     // SAFETY: a device that was just listed, and a struct with its number in it.
     unsafe { zes.zesDeviceGetProperties(handle, &raw mut properties) }?;
     let core = &properties.core;
@@ -217,6 +220,7 @@ fn card(zes: &Zes, driver: usize, handle: ZesDevice) -> Result<Option<Card>, Fai
         cores: (cores > 0).then_some(cores),
         clock_mhz: (core.core_clock_rate > 0).then_some(core.core_clock_rate),
         integrated: Some(integrated),
+        stamp_ns: if core.timer_resolution > 0 { stamp_ns(core.timer_resolution) } else { blank().stamp_ns },
         ..blank()
     };
     let identities = if properties.subdevices > 1 { identities(zes, handle) } else { Vec::new() };

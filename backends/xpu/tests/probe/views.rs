@@ -40,6 +40,7 @@ pub(crate) fn all() -> Vec<Scenario> {
             .with(ORDER, "1")
             .with(MASK, "0"),
         Scenario::new("tiles_have_names_and_memory", tiles).with(DEVICES, ALIKE),
+        Scenario::new("another_timer", the_same_before_and_after).with("ANYACCEL_FAKE_ZE_TIMER", "24000000:32:32:0"),
         Scenario::new("a_mask_that_hides_all", hidden).with(MASK, "9"),
         Scenario::new("items_that_name_nothing_are_told", idle).with(MASK, "1,9"),
         Scenario::new("variables_that_change_after_the_start", changed),
@@ -63,6 +64,7 @@ fn the_same_before_and_after() {
             assert_eq!((before.memory, before.integrated), (after.memory, after.integrated), "device {ordinal}");
             assert_eq!((&before.dtypes, before.priorities), (&after.dtypes, after.priorities));
             assert_eq!((before.alignment, before.cores), (after.alignment, after.cores));
+            assert_eq!((before.stamp_ns, before.clock_mhz), (after.stamp_ns, after.clock_mhz));
             if std::env::var(ORDER).is_ok_and(|order| order == "1") {
                 // Of a tile this driver does not tell it before.
                 assert!(before.uuid.is_none() || before.uuid == after.uuid, "device {ordinal}");

@@ -19,7 +19,7 @@
 use super::captured::Captured;
 use super::check::Counts;
 use super::input::Input;
-use crate::layout::bytes;
+use crate::layout::{bytes, counted};
 use crate::output::{Class, Failure};
 use crate::progress::Progress;
 use anyaccel::{Buffer, Event, EventOptions, PinnedBuffer, Runtime, Stream};
@@ -126,9 +126,9 @@ impl Pipeline {
         let (free, _total) = runtime.get_memory_info(())?;
         if needed > free / 2 {
             let message = format!(
-                "{} streams with chunks of {} need {} on the device, and as much pinned; half of its {} free may be \
+                "{} with chunks of {} need {} on the device, and as much pinned; half of its {} free may be \
                  used: lower --streams or --chunk",
-                plan.streams,
+                counted(plan.streams as u64, "stream", "streams"),
                 bytes(plan.chunk as u64),
                 bytes(needed),
                 bytes(free),

@@ -3,7 +3,7 @@
 use super::check::{Counts, Pass};
 use super::memory::MemoryDocument;
 use super::pipeline::{Graphs, LaneTimes, Plan, Run};
-use crate::layout::{bytes, item, percent, rate, table};
+use crate::layout::{bytes, counted, item, percent, rate, table};
 use crate::output::one_line;
 use serde::Serialize;
 use std::time::Duration;
@@ -224,7 +224,12 @@ impl<'a> Told<'a> {
         let mut line = |label: &str, said: &str| text.push_str(&item(0, label, LABEL, said));
         line(
             "read",
-            &format!("{} in {} chunks of {}", exact(self.bytes()), self.chunks(), bytes(self.plan.chunk as u64)),
+            &format!(
+                "{} in {} of {}",
+                exact(self.bytes()),
+                counted(self.chunks(), "chunk", "chunks"),
+                bytes(self.plan.chunk as u64)
+            ),
         );
         line("entropy", &format!("{:.4} bits per byte", run.counts.entropy()));
         line("top bytes", &top(&run.counts));
@@ -241,7 +246,8 @@ impl<'a> Told<'a> {
         );
         if let Some(Graphs { captures, nodes, replays }) = run.graphs {
             let once = if captures == 1 { "once".to_owned() } else { format!("once on each of {captures} streams") };
-            line("graph", &format!("{nodes} nodes, captured {once}, replayed {replays} times"));
+            let (nodes, times) = (counted(nodes, "node", "nodes"), counted(replays, "time", "times"));
+            line("graph", &format!("{nodes}, captured {once}, replayed {times}"));
         }
         line("check", &self.checked());
         text.push('\n');

@@ -49,8 +49,7 @@ pub(super) fn probe(library: &Path) -> Result<(), Failure> {
 
 /// Runs the command in processes of its own; `None` if no plugin is named, or there can be none.
 pub(super) fn run(args: &Args, output: &mut Output) -> Option<Result<(), Failure>> {
-    let value = std::env::var_os(PLUGINS)?;
-    let named: Vec<PathBuf> = std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect();
+    let named = named();
     if named.is_empty() {
         return None;
     }
@@ -62,6 +61,23 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Option<Result<(), Failure
     let left = named.iter().enumerate().filter(|(at, _)| !lost.iter().any(|lost| lost.at == *at));
     let left = std::env::join_paths(left.map(|(_, path)| path)).ok()?;
     Some(examine(args, &lost, left, output))
+}
+
+/// The plugins that the environment names, as the runtime reads it.
+fn named() -> Vec<PathBuf> {
+    let value = std::env::var_os(PLUGINS).unwrap_or_default();
+    std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// What is wrong with the first plugin that would lose this process, for commands that ask all of them.
+pub(crate) fn first_lost() -> Option<Failure> {
+    named().into_iter().find_map(|path| {
+        // Without a second process there is still this one.
+        let problem = try_out(&path).ok().flatten()?;
+        let message =
+            format!("{PLUGINS}: {}: {problem}; anyaccel doctor shows what there is without it", path.display());
+        Some(Failure::new(Class::Environment, message))
+    })
 }
 
 /// Why a plugin can't be used, if it loses its process.

@@ -2,6 +2,8 @@
 
 mod apart;
 
+pub(crate) use apart::first_lost;
+
 use crate::environment::{BACKEND, PLUGINS, chosen, failing, problems};
 use crate::info::Choice;
 use crate::layout::item;

@@ -88,6 +88,8 @@ fn the_doctor_outlives_plugins_that_lose_the_process() {
     let text = with_plugins(&[&exits], &[], &["doctor"]);
     let text = text.bad(1, &["libcli_doctor_exits.so"]).out;
     assert!(text.contains("refused") && text.contains("problem") && !text.contains("no problem"), "{text}");
+    let info = with_plugins(&[&exits], &[], &["info"]);
+    info.bad(1, &["libcli_doctor_exits.so: the plugin ended the process", "anyaccel doctor"]);
 }
 
 #[test]

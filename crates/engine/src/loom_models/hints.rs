@@ -27,6 +27,10 @@ fn all_found(device: &Device, cache: &DeviceCache, live: u64, room: u64) {
     }
     assert_eq!(device.waits(), 0, "something was hidden");
     sound(cache, room);
+    tend(cache);
+    let asked = device.asked();
+    tend(cache);
+    assert_eq!(device.asked(), asked, "streams are asked though nothing waits");
 }
 
 /// Host functions leave blocks while a thread allocates, and so empties the queue.
@@ -153,6 +157,29 @@ fn loom_a_capture_hides_nothing_once_it_has_ended() {
         join(giver).expect("live");
         tend(&cache);
         all_found(&device, &cache, 1, 2);
+    });
+}
+
+/// A thread asked a stream before a capture began: the answer ends nothing under it.
+#[test]
+fn loom_an_answer_from_before_a_capture_ends_nothing_in_it() {
+    model(3, || {
+        let device = Device::new(2);
+        let cache = device.cache();
+        let block = used(&device, &cache);
+        cache.free(block.handle).expect("live");
+        device.finish();
+        let other = beside(&cache, tend);
+        cache.capture_begin(7);
+        let waiting = || {
+            let stats = cache.stats();
+            stats.active.all.current - stats.allocation.all.current
+        };
+        let before = waiting();
+        join(other);
+        assert_eq!(waiting(), before);
+        cache.capture_end(7);
+        all_found(&device, &cache, 0, 2);
     });
 }
 

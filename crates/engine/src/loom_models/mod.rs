@@ -3,6 +3,11 @@
 //! `RUSTFLAGS="--cfg loom" cargo test -p anyaccel-engine --release --lib loom`. The caches are the real ones over a device
 //! of a few lines. Each model has two or three threads; orders with more than a few forced switches are left out, which
 //! is what keeps them to seconds.
+//!
+//! What they are to notice was broken once, each alone: order and publication of `attention`, `names` and `notice`, who has a
+//! slot, the order of marks, `seized`, captures, what is leaving. Two weaker orders change nothing: `free_later` sets `notice`
+//! after it let go of `side`'s lock, which the reader takes as well, so whoever sees the bit comes behind it in the order of
+//! that lock; and `capturing` carries no data, for what it forbids is asked again under the lock.
 
 mod closing;
 mod device;

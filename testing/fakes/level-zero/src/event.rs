@@ -123,11 +123,14 @@ exports! {
         if desc.flags > if config().api >= version(1, 9) { 0xF } else { 7 } {
             return Err(ZE_RESULT_ERROR_INVALID_ENUMERATION);
         }
-        context.alive()?;
-        let devices = match count {
+        let devices: Vec<&'static Device> = match count {
             0 => context.devices.clone(),
             _ => array(devices, count)?.iter().map(|&device| context.device(device)).collect::<Result<_>>()?,
         };
+        // What one device has lost the others still use.
+        if devices.iter().all(|device| alive(device.card).is_err()) {
+            return Err(ZE_RESULT_ERROR_DEVICE_LOST);
+        }
         let taken = Mutex::default();
         let pool = Pool { context: context.handle, devices, flags: desc.flags, count: desc.count, taken };
         put(out, POOLS.add(pool))

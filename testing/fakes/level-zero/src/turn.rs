@@ -3,30 +3,35 @@
 
 use crate::abi::FOREVER;
 use crate::call::lock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-static COUNT: Mutex<u64> = Mutex::new(0);
+/// Raised under the lock, so that no sleeper misses it.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+static LOCK: Mutex<()> = Mutex::new(());
 static CHANGED: Condvar = Condvar::new();
 
 /// Something changed.
 pub(crate) fn announce() {
-    *lock(&COUNT) += 1;
+    let guard = lock(&LOCK);
+    COUNT.fetch_add(1, Ordering::SeqCst);
+    drop(guard);
     CHANGED.notify_all();
 }
 
 pub(crate) fn count() -> u64 {
-    *lock(&COUNT)
+    COUNT.load(Ordering::SeqCst)
 }
 
 /// Sleeps until the counter is another than that, or the time has come.
 pub(crate) fn sleep(seen: u64, until: Option<Instant>) {
-    let mut count = lock(&COUNT);
-    while *count == seen {
+    let mut guard = lock(&LOCK);
+    while count() == seen {
         match until.map(|until| until.saturating_duration_since(Instant::now())) {
             Some(Duration::ZERO) => return,
-            Some(left) => count = CHANGED.wait_timeout(count, left).unwrap_or_else(PoisonError::into_inner).0,
-            None => count = CHANGED.wait(count).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => guard = CHANGED.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0,
+            None => guard = CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner),
         }
     }
 }
