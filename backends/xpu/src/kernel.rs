@@ -7,6 +7,7 @@
 use crate::context::Context;
 use crate::conv::Failed;
 use crate::device::XpuDevice;
+use crate::discovery;
 use crate::memory::pointer;
 use crate::stream::Stream;
 use crate::sys::*;
@@ -45,7 +46,11 @@ impl Module {
         let (ze, native) = (context.ze, context.platform.context);
         // SAFETY: valid places for the answers, code of that size.
         let made = unsafe { ze.zeModuleCreate(native, context.device, &raw const desc, &raw mut raw, &raw mut log) };
-        let written = read_log(ze, log);
+        let written = if made.is_err() && unreadable(ze) {
+            "what the compiler said can't be had from this loader, which has several drivers".to_owned()
+        } else {
+            read_log(ze, log)
+        };
         match made {
             Ok(()) => Ok(Self { context: Arc::clone(context), raw }),
             Err(failed) => {
@@ -69,6 +74,12 @@ impl Module {
             Err(failed) => Err(self.context.fault(failed)),
         }
     }
+}
+
+/// Whether the log of a module that failed is not to be touched: with several drivers, loaders before `zeInitDrivers` (1.8.12)
+/// hand out handles of their own for all but that one, and then take the driver's for their own.
+fn unreadable(ze: &Ze) -> bool {
+    !ze.has("zeInitDrivers") && discovery::drivers(ze).map_or(true, |drivers| drivers.len() > 1)
 }
 
 /// What the compiler said; the log is given back.

@@ -8,6 +8,8 @@ use anyaccel_kernels::device::{Program, spirv};
 pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("a_kernel_of_the_user_runs", runs),
     Scenario::new("a_module_that_does_not_build_brings_its_log", does_not_build),
+    Scenario::new("a_module_that_does_not_build_beside_another_driver", does_not_build_beside)
+        .with(&[(crate::REAL_LOADER, "1")]),
     Scenario::new("code_that_is_none", no_code),
     Scenario::new("sizes_beyond_limits", beyond_limits),
     Scenario::new("arguments_that_do_not_fit", bad_arguments),
@@ -51,6 +53,20 @@ fn does_not_build() {
     assert_eq!((fault.kind, fault.api), (FaultKind::Invalid, "zeKernelCreate"));
     assert!(fault.note.is_some_and(|note| note.contains("no_such_kernel")));
     // The device is none the worse for it.
+    lab.load(code, "fill_pattern").expect("a kernel");
+}
+
+/// The loader of 1.8 would crash on the log.
+fn does_not_build_beside() {
+    if let Err(missing) = anyaccel_xpu::sys::loader() {
+        println!("skipped: {missing}");
+        return;
+    }
+    let lab = Lab::new();
+    let code = fill_pattern();
+    let fault = lab.load(&code[..code.len() / 8 * 4], "fill_pattern").expect_err("it can't be built");
+    assert_eq!((fault.kind, fault.api, fault.code), (FaultKind::Invalid, "zeModuleCreate", 0x7000_0004));
+    assert!(fault.note.is_some(), "the log, or why there is none");
     lab.load(code, "fill_pattern").expect("a kernel");
 }
 

@@ -38,13 +38,17 @@ const CHOICE: &str = "ANYACCEL_TEST_SCENARIO";
 pub(crate) const LOG: &str = "ANYACCEL_FAKE_ZE_LOG";
 /// The library that is the fake.
 pub(crate) const LIBRARY: &str = "ANYACCEL_ZE_LIBRARY";
+/// Set by scenarios that take the loader of the machine, with two drivers.
+pub(crate) const REAL_LOADER: &str = "ANYACCEL_TEST_REAL_LOADER";
+/// Names drivers to the loader of the machine.
+const ALT_DRIVERS: &str = "ZE_ENABLE_ALT_DRIVERS";
 /// Variables of the interface that a caller may have set.
 const INHERITED: [&str; 6] = [
     "ZE_AFFINITY_MASK",
     "ZE_FLAT_DEVICE_HIERARCHY",
     "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
     "ZES_ENABLE_SYSMAN",
-    "ZE_ENABLE_ALT_DRIVERS",
+    ALT_DRIVERS,
     "ANYACCEL_BACKEND",
 ];
 
@@ -84,10 +88,19 @@ fn passes(scenario: &Scenario) -> bool {
     for name in INHERITED {
         command.env_remove(name);
     }
+    if scenario.variables.iter().any(|(name, _)| *name == REAL_LOADER) {
+        let both: Result<Vec<String>, _> = ["first", "second"]
+            .iter()
+            .map(|name| install(&folder.join(name), Loader::Real).map(|fake| fake.driver.display().to_string()))
+            .collect();
+        let Ok(both) = both else { return false };
+        command.env_remove(LIBRARY).env(ALT_DRIVERS, both.join(","));
+    } else {
+        command.env(LIBRARY, installed.driver);
+    }
     let status = command
         .env(CHOICE, scenario.name)
         .env(LOG, &log)
-        .env(LIBRARY, installed.driver)
         .env("ANYACCEL_FAKE_ZE_MEMORY", (64_u64 << 20).to_string())
         .envs(scenario.variables.iter().copied())
         .stdin(Stdio::null())
