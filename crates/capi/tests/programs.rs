@@ -39,7 +39,8 @@ fn compile_with(name: &str, extra: &[&str], libraries: &[&str]) -> PathBuf {
 }
 
 fn compile_source(source: &Path, name: &str, extra: &[&str], libraries: &[&str]) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}{}", extra.concat().replace('/', "_")));
+    let program =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("capi-{name}{}", extra.concat().replace('/', "_")));
     let library = library();
     let out = Command::new(std::env::var_os("CC").unwrap_or("cc".into()))
         .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"])

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 /// A folder of a test's own.
 pub(crate) fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("level-zero-programs").join(name);
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
 }
