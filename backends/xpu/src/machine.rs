@@ -11,8 +11,13 @@ use crate::stream::Stream;
 use crate::virtual_memory::Reservation;
 use crate::watch::Watch;
 use anyaccel_hal::Mem;
-use anyaccel_kit::{CallbackConfig, Callbacks, Mutex, Slab};
+use anyaccel_kit::{CallbackConfig, Callbacks, Mutex, Slab, spin};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the end of a machine looks whether work that is about to end has ended, so that its memory can be given back. It
+/// does not wait for the device beyond that (H25).
+const GRACE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Machine {
     pub(crate) callbacks: Arc<Callbacks<Job>>,
@@ -57,8 +62,14 @@ impl Drop for Machine {
             // It fails on a device that is lost, where nothing waits.
             let _open = gate.open();
         }
-        for stream in self.streams.snapshot() {
+        let streams = self.streams.snapshot();
+        for stream in &streams {
             stream.context.cancel_functions();
+        }
+        let until = Instant::now() + GRACE;
+        for stream in &streams {
+            let left = until.saturating_duration_since(Instant::now());
+            let _settled = spin(left, || stream.context.is_lost() || stream.idle());
             // What work may still use is not given back.
             if !stream.idle() {
                 stream.context.platform.leave_busy();
