@@ -9,13 +9,8 @@ use crate::stream::{Event, Stream};
 use crate::sys::Cuda;
 use crate::virtual_memory::Reservation;
 use anyaccel_hal::Mem;
-use anyaccel_kit::{CallbackConfig, Callbacks, Slab, spin};
+use anyaccel_kit::{CallbackConfig, Callbacks, Slab};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long the end of a machine looks whether work that is about to end has ended, so that its memory can be given back. It
-/// does not wait for the device beyond that (H25).
-const GRACE: Duration = Duration::from_millis(20);
 
 /// A point whose time is kept.
 pub(crate) struct StampEvent {
@@ -58,19 +53,11 @@ impl Drop for Machine {
         for gate in self.gates.snapshot() {
             gate.open();
         }
-        let streams = self.streams.snapshot();
-        for stream in &streams {
-            stream.context.cancel_functions();
-        }
-        let until = Instant::now() + GRACE;
-        for stream in &streams {
+        for stream in self.streams.snapshot() {
             let context = &stream.context;
-            let left = until.saturating_duration_since(Instant::now());
+            context.cancel_functions();
             // What work may still use is not given back.
-            let idle = context.enter().is_ok_and(|_current| {
-                let _settled = spin(left, || context.is_lost() || stream.idle());
-                stream.idle()
-            });
+            let idle = context.enter().is_ok_and(|_current| stream.idle());
             if !idle {
                 context.leave_busy();
             }
