@@ -79,8 +79,9 @@ fn main() -> ExitCode {
     let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
         let filter: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
         let all = env::var_os("ANYACCEL_FAKE_ZE_WAYS").is_some_and(|which| which == "all");
-        let possible: Vec<&Way> = WAYS.iter().filter(|way| way.possible()).collect();
-        let ways = &possible[..if all { possible.len() } else { 1 }];
+        // All means all: where the loader of the machine is missing, the ways over it fail.
+        let ways: Vec<&Way> =
+            if all { WAYS.iter().collect() } else { WAYS.iter().find(|way| way.possible()).into_iter().collect() };
         let bad: Vec<&str> = ways.iter().filter(|way| !way.conforms(&filter)).map(|way| way.name).collect();
         println!("{} of {} ways to a driver were used", ways.len(), WAYS.len());
         bad.iter().for_each(|name| println!("FAIL  {name}"));
@@ -106,12 +107,7 @@ fn main() -> ExitCode {
 
 impl Way {
     fn possible(&self) -> bool {
-        if self.loader != Loader::Real {
-            return true;
-        }
-        let found = anyaccel_xpu::sys::loader();
-        assert!(found.is_ok() || env::var_os("CI").is_none(), "no Level Zero loader: install libze1");
-        found.is_ok()
+        self.loader != Loader::Real || anyaccel_xpu::sys::loader().is_ok()
     }
 
     /// Runs the suite in a process that loads a driver this way.
