@@ -1,6 +1,6 @@
 //! Putting the fake where it can be loaded from, as a driver of some version.
 
-use anyaccel_cuda::sys::{Cuda, Nvml};
+use anyaccel_cuda::sys::{Cuda, Nvml, SymbolTable};
 use anyaccel_fake::library::{self, Control};
 use std::fs;
 use std::io;
