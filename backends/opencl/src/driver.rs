@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::object::Context;
 use crate::part::Part;
 use crate::query::DeviceId;
-use crate::sys::{Absent, Library};
+use crate::sys::{Library, Missing};
 use crate::{doctor, icd};
 use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, FaultKind, Kind, Layer, Probe};
 use std::fmt;
@@ -54,11 +54,12 @@ fn missing(layer: Layer, subject: impl Into<String>, found: impl Into<String>) -
 fn look() -> Quiet {
     let library = match Library::load() {
         Ok(library) => library,
-        Err(Absent::NotFound { name, said }) => return Quiet::None(missing(Layer::Library, name, said)),
-        Err(Absent::TooOld { name, missing: symbol }) => {
-            let found = format!("no {} (OpenCL {})", symbol.name, symbol.since);
-            return Quiet::None(missing(Layer::Version, name, found));
+        Err(Missing::Symbol { library, symbol, .. }) => {
+            let (major, minor) = symbol.since;
+            let found = format!("no {} (OpenCL {major}.{minor})", symbol.name);
+            return Quiet::None(missing(Layer::Version, library, found));
         }
+        Err(absent) => return Quiet::None(absent.absence()),
     };
     let search = icd::search();
     if search.possible() {

@@ -127,9 +127,10 @@ impl Way {
         FOREIGN.iter().for_each(|name| {
             command.env_remove(name);
         });
+        let variable = anyaccel_xpu::sys::LOADER.variable();
         match &installed.loader {
-            Some(loader) => command.env(anyaccel_xpu::sys::VARIABLE, loader).env(OWN, "1"),
-            None => command.env("ZE_ENABLE_ALT_DRIVERS", &installed.driver).env_remove(anyaccel_xpu::sys::VARIABLE),
+            Some(loader) => command.env(variable, loader).env(OWN, "1"),
+            None => command.env("ZE_ENABLE_ALT_DRIVERS", &installed.driver).env_remove(variable),
         };
         command.env("ANYACCEL_FAKE_ZE_MEMORY", (192_u64 << 20).to_string());
         command.envs(self.variables.iter().copied());

@@ -159,7 +159,7 @@ fn inventory(zes: &Zes) -> Result<&'static Inventory, Failed> {
 /// # Errors
 /// Why nothing is seen.
 pub fn look() -> Result<Look<'static>, Blind> {
-    let loader = sys::loader().map_err(|missing| Blind::Absent(absent(&missing)))?;
+    let loader = sys::loader().map_err(|missing| Blind::Absent(missing.absence()))?;
     let settings = Settings::now();
     // A mask that can't be read would end the driver, and the process with it.
     settings.visible(&[]).map_err(Blind::Absent)?;
@@ -235,14 +235,6 @@ pub(crate) fn old_style() -> bool {
 pub(crate) fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
     let loader = sys::loader().ok().filter(|loader| starts_alone(loader))?;
     inventory(&loader.zes).ok()?.find(uuid, pci, tile)
-}
-
-fn absent(missing: &Missing) -> Absence {
-    let (subject, found) = match missing {
-        Missing::Library { library, reason } => (library.clone(), reason.clone()),
-        Missing::Symbol { library, symbol } => (library.clone(), format!("a library without {symbol}")),
-    };
-    Absence::Missing { layer: Layer::Library, subject, found }
 }
 
 impl<'a> Look<'a> {

@@ -60,8 +60,8 @@
 //! # Rules for unsafe code
 //!
 //! - **N1** A library that is named here may be opened at any time, on any thread: its initialisers start nothing.
-//! - **N2** The signature in a table's line is the published one of the symbol of that name, in the version of the line and in
-//!   every later one.
+//! - **N2** The signature in a table's line is the published one of the symbol of that name, in each version of the interface
+//!   that the table is loaded for.
 
 mod library;
 mod symbols;
