@@ -22,19 +22,19 @@ pub(crate) fn all() -> Vec<Scenario> {
     ];
     for symbol in Zes::SYMBOLS {
         for code in codes {
-            let scenario = Scenario::new(format!("failing_{}_{code:x}", symbol.name), a_call_fails);
-            all.push(scenario.with(FAIL, format!("{}:all:{code:#x}", symbol.name)));
+            let scenario = Scenario::named(format!("failing_{}_{code:x}", symbol.name), a_call_fails);
+            all.push(scenario.set(FAIL, format!("{}:all:{code:#x}", symbol.name)));
         }
     }
-    all.push(Scenario::new("failing_everything", everything_fails).with(FAIL, format!("*:all:{:#x}", codes[0])));
-    all.push(Scenario::new("a_driver_without_sysman", without_sysman).with(WITHOUT, "sysman"));
+    all.push(Scenario::new("failing_everything", everything_fails).set(FAIL, format!("*:all:{:#x}", codes[0])));
+    all.push(Scenario::new("a_driver_without_sysman", without_sysman).set(WITHOUT, "sysman"));
     all.push(
         Scenario::new("a_driver_that_is_too_old", too_old)
-            .with(FAIL, format!("zesInit:all:{ZE_RESULT_ERROR_UNSUPPORTED_FEATURE:#x}")),
+            .set(FAIL, format!("zesInit:all:{ZE_RESULT_ERROR_UNSUPPORTED_FEATURE:#x}")),
     );
     all.push(
         Scenario::new("a_look_that_failed_is_not_kept", not_kept)
-            .with(FAIL, format!("zesDriverGet:1:{ZE_RESULT_ERROR_UNKNOWN:#x}")),
+            .set(FAIL, format!("zesDriverGet:1:{ZE_RESULT_ERROR_UNKNOWN:#x}")),
     );
     all
 }
