@@ -1,13 +1,11 @@
 //! Finding and opening a library.
 //!
-//! # Protocol
-//!
-//! A library that was opened stays for the life of the process: what was found in it is leaked, its pointer published once by an
-//! exchange. No lock, so that a forked child finds it there or not, never in between (H24); two threads that ask at once open
-//! the library twice, which the system counts, and what one of them found is dropped. Failures are not kept: a library
-//! that was installed meanwhile is found by the next look.
+//! A library that was opened stays for the life of the process, with what was found in it ([`Published`]). Two threads that ask
+//! at once open it twice, which the system counts. Failures are not kept: a library that was installed meanwhile is found by the
+//! next look.
 
 use super::symbols::{Symbol, SymbolTable};
+use crate::published::Published;
 use anyaccel_hal::{Absence, Layer};
 use libloading::Library;
 use std::env;
@@ -16,7 +14,6 @@ use std::ffi::{CStr, OsStr, OsString, c_void};
 use std::fmt;
 use std::mem;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Why a library is not there. Its text names the library, what is wrong, and the variable by which another can be had.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,14 +68,14 @@ impl Missing {
 pub struct NativeLibrary<T: 'static> {
     variable: &'static str,
     names: &'static [&'static str],
-    found: AtomicPtr<T>,
+    found: Published<T>,
 }
 
 impl<T> NativeLibrary<T> {
     /// A library that is looked for under some names, the best first: what a driver's package installs, then what development
     /// packages add. A variable, where it is set and not empty, holds the one name or path that is tried instead.
     pub const fn new(variable: &'static str, names: &'static [&'static str]) -> Self {
-        Self { variable, names, found: AtomicPtr::new(ptr::null_mut()) }
+        Self { variable, names, found: Published::new() }
     }
 
     /// The variable that names another file.
@@ -92,7 +89,7 @@ impl<T> NativeLibrary<T> {
     }
 }
 
-impl<T: Send + Sync> NativeLibrary<T> {
+impl<T: Send> NativeLibrary<T> {
     /// What `find` made of the library: of the first name that opens, once. The variable counts until then.
     ///
     /// # Errors
@@ -100,27 +97,16 @@ impl<T: Send + Sync> NativeLibrary<T> {
     ///
     /// # Safety
     /// N1 of [`native`](crate::native) holds for the names and for what the variable may name.
-    pub unsafe fn get(&self, find: impl FnOnce(&Opened) -> Result<T, Missing>) -> Result<&'static T, Missing> {
-        // SAFETY: null, or leaked below before it was published.
-        if let Some(found) = unsafe { self.found.load(Ordering::Acquire).as_ref() } {
-            return Ok(found);
-        }
-        let named = env::var_os(self.variable).filter(|name| !name.is_empty());
-        // SAFETY: N1, which the caller promises.
-        let opened = unsafe { self.open(named) }?;
-        let found = Box::into_raw(Box::new(find(&opened)?));
-        // The functions are called until the process ends.
-        mem::forget(opened.library);
-        match self.found.compare_exchange(ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: leaked just now, and never freed since it was published.
-            Ok(_) => Ok(unsafe { &*found }),
-            Err(theirs) => {
-                // SAFETY: made above and seen by nobody else.
-                drop(unsafe { Box::from_raw(found) });
-                // SAFETY: published by another thread, leaked as above.
-                Ok(unsafe { &*theirs })
-            }
-        }
+    pub unsafe fn get(&'static self, find: impl FnOnce(&Opened) -> Result<T, Missing>) -> Result<&'static T, Missing> {
+        self.found.get_or_make(|| {
+            let named = env::var_os(self.variable).filter(|name| !name.is_empty());
+            // SAFETY: N1, which the caller promises.
+            let opened = unsafe { self.open(named) }?;
+            let found = find(&opened)?;
+            // The functions are called until the process ends.
+            mem::forget(opened.library);
+            Ok(found)
+        })
     }
 
     /// # Safety
@@ -142,7 +128,7 @@ impl<T: Send + Sync> NativeLibrary<T> {
 
 impl<T> fmt::Debug for NativeLibrary<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let open = !self.found.load(Ordering::Relaxed).is_null();
+        let open = self.found.get().is_some();
         f.debug_struct("NativeLibrary").field("names", &self.names).field("open", &open).finish_non_exhaustive()
     }
 }
@@ -221,25 +207,27 @@ mod tests {
         NativeLibrary::new(VARIABLE, names)
     }
 
-    fn strings(library: &NativeLibrary<Strings>) -> Result<&'static Strings, Missing> {
+    fn strings(library: &'static NativeLibrary<Strings>) -> Result<&'static Strings, Missing> {
         // SAFETY: N1, N2: the C library.
         unsafe { library.get(|opened| opened.table()) }
     }
 
     #[test]
     fn a_library_that_is_missing_has_a_reason_and_a_way_out() {
-        let error = strings(&of(&["/nonexistent/liba.so.1", "/nonexistent/liba.so"])).expect_err("no such file");
+        static NOWHERE: NativeLibrary<Strings> = of(&["/nonexistent/liba.so.1", "/nonexistent/liba.so"]);
+        static NAMELESS: NativeLibrary<Strings> = of(&[]);
+        let error = strings(&NOWHERE).expect_err("no such file");
         assert!(matches!(&error, Missing::Library { reason, .. } if reason.contains("No such file")), "{error}");
         let text = error.to_string();
         assert!(text.starts_with("/nonexistent/liba.so.1 does not load: ") && text.contains(VARIABLE), "{text}");
-        assert!(strings(&of(&[])).is_err());
+        assert!(strings(&NAMELESS).is_err());
     }
 
     #[test]
     fn a_library_that_lacks_a_symbol_is_refused_by_its_name() {
-        let wishes: NativeLibrary<Wishes> = NativeLibrary::new(VARIABLE, &["libc.so.6"]);
+        static WISHES: NativeLibrary<Wishes> = NativeLibrary::new(VARIABLE, &["libc.so.6"]);
         // SAFETY: N1, N2: the C library.
-        let error = unsafe { wishes.get(|opened| opened.table()) }.expect_err("it has no such symbol");
+        let error = unsafe { WISHES.get(|opened| opened.table()) }.expect_err("it has no such symbol");
         let text = "libc.so.6 has no strlen_of_tomorrow, which is there since 3.1 \
                     (ANYACCEL_TEST_LIBRARY can name another)";
         assert_eq!(error.to_string(), text);
