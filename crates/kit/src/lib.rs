@@ -6,7 +6,7 @@
 //! - [`spin()`]: looking for a short while before sleeping.
 //! - [`Published`]: a value that is published once, without a lock.
 //! - [`Mutex`], [`Condvar`]: locks without poisoning, whose order a thread sanitizer sees.
-//! - [`native`], [`symbols!`]: a vendor's C library, opened at run time, its functions in a table of lines.
+//! - [`native`], [`symbols!`], [`handles!`]: a vendor's C library, opened at run time, its functions in a table of lines.
 //!
 //! Nothing here is static: all state belongs to the value, so a new generation of the process after a fork builds its own
 //! and never meets a lock of its parent (H24). A [`native::NativeLibrary`] is meant for a static, and has no lock.

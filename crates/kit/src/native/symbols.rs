@@ -204,6 +204,32 @@ macro_rules! symbols {
     (@required optional) => { false };
 }
 
+/// Makes types for handles: pointers of a driver's that nobody else follows, so they are numbers here, each kind of its own type.
+///
+/// ```
+/// anyaccel_kit::handles!(VendorStream, VendorEvent);
+///
+/// let mut event = VendorEvent::NULL;
+/// // A driver that is given `&raw mut event` writes the pointer there.
+/// event.0 = 0x1000;
+/// assert_ne!(event, VendorEvent::NULL);
+/// ```
+#[macro_export]
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[allow(missing_docs, reason = "the interface's own name")]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub usize);
+
+        #[allow(missing_docs, reason = "the interface's own name")]
+        impl $name {
+            pub const NULL: Self = Self(0);
+        }
+    )*};
+}
+
 /// A name with its end as a C string.
 ///
 /// # Panics
