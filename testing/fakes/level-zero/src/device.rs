@@ -3,9 +3,9 @@
 use crate::abi::{Handle, ZE_RESULT_ERROR_INVALID_ARGUMENT, ZE_RESULT_ERROR_INVALID_NULL_HANDLE};
 use crate::call::Result;
 use crate::config::{Card, config, uuid};
+use anyaccel_kit::Published;
 use std::env;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The only driver.
 pub(crate) const DRIVER: Handle = 0x00D1_0000_0000;
@@ -55,12 +55,11 @@ pub(crate) struct View {
     all: Vec<&'static Device>,
 }
 
-static VIEW: AtomicPtr<View> = AtomicPtr::new(ptr::null_mut());
+static VIEW: Published<View> = Published::new();
 
 /// What the driver found, once it has started.
 pub(crate) fn view() -> Option<&'static View> {
-    // SAFETY: null, or leaked by `start` before it was published.
-    unsafe { VIEW.load(Ordering::Acquire).as_ref() }
+    VIEW.get()
 }
 
 pub(crate) fn get(handle: Handle) -> Result<&'static Device> {
@@ -73,15 +72,8 @@ pub(crate) fn get(handle: Handle) -> Result<&'static Device> {
 
 /// Looks for devices, the first time; says how many there are. `None`: the mask is not one that the driver can read.
 pub(crate) fn start() -> Option<usize> {
-    if let Some(view) = view() {
-        return Some(view.devices.len());
-    }
-    let ours = Box::into_raw(Box::new(look()?));
-    if VIEW.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: another thread was first; ours was seen by nobody.
-        drop(unsafe { Box::from_raw(ours) });
-    }
-    view().map(|view| view.devices.len())
+    let view = VIEW.get_or_make(|| look().ok_or(())).ok()?;
+    Some(view.devices.len())
 }
 
 #[derive(Clone, Copy, PartialEq)]

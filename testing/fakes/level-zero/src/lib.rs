@@ -61,4 +61,4 @@ mod virtual_memory;
 mod work;
 
 pub use anyaccel_fake::library::Control;
-pub use install::{Installed, Loader, install};
+pub use install::{FOREIGN, Installed, Loader, install};
