@@ -89,7 +89,9 @@ fn main() -> ExitCode {
     };
     let is_watched = match &command {
         Command::Cts(args) => args.is_watched(),
+        Command::Demo(args) => args.is_watched(),
         Command::Doctor(args) => args.is_watched(),
+        Command::Random(args) => args.is_watched(),
         _ => false,
     };
     let mut output = match is_watched {

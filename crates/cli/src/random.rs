@@ -2,6 +2,7 @@
 
 use crate::demo::choose;
 use crate::output::{Class, Failure, Output};
+use crate::watched::{Reads, work};
 use anyaccel::random::{Distribution, Generator, Layout, Options, Seed, State};
 use anyaccel::{DType, Error, Kind, Runtime};
 use clap::ValueEnum;
@@ -37,7 +38,9 @@ Distributions and what they take:
   permutation         integers of 32 and 64 bits; in the portable layout
 
 Without --backend it uses the accelerator that anyaccel info shows as chosen;
-if there is none, the built-in host device.
+if there is none, the built-in host device. Where ANYACCEL_PLUGINS names
+libraries the work is done in a process of its own: one that takes it down is
+told by its name.
 
 Example:
   $ anyaccel random uniform --seed 0 -n 10 --layout torch-cuda
@@ -112,6 +115,10 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Tell the process that watches this one
+    #[arg(long, hide = true)]
+    watched: bool,
 }
 
 /// The distributions by name.
@@ -242,6 +249,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let generator = Generator::seeded(Seed::from(args.seed)).map_err(refused)?;
     generator.set_offset(args.offset).map_err(refused)?;
     let start = generator.state();
+    if !args.watched
+        && let Some(result) = work(Reads::Nothing, output)
+    {
+        return result;
+    }
     let (runtime, _fallback) = choose(args.backend.as_deref())?;
     let numbers = draw(&runtime, args, dtype, distribution, &generator)?;
     if output.is_json() {
@@ -298,6 +310,11 @@ fn refused(error: Error) -> Failure {
 }
 
 impl Args {
+    /// Whether another process watches this one.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     fn distribution(&self) -> Result<Distribution, Failure> {
         let given = [
             ("--from", self.from.is_some()),

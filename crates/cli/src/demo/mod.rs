@@ -10,13 +10,14 @@ mod report;
 use crate::environment::{BACKEND, PLUGINS, absence, refusals, why_none};
 use crate::output::{Class, Failure, Output, note};
 use crate::progress::Progress;
+use crate::watched::{Reads, begins, work};
 use anyaccel::{Error, Kind, LoadError, Runtime, backends, selection};
 use check::{Counts, single_thread};
 use input::Input;
 use memory::MemoryDocument;
 use pipeline::{Pipeline, Plan};
 use report::{Check, DeviceDocument, Told, opening};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Streams beyond the pool of a device would share its queues.
 const MOST_STREAMS: u64 = 32;
@@ -46,6 +47,9 @@ FILE is read up to the length that it had at the start. A pipe, a FIFO or
 another input that can be read only once is counted on one thread along the
 way; - is standard input. The first pass over a file may read it from the disk
 and the second from memory: repeat the command to compare speeds.
+
+Where ANYACCEL_PLUGINS names libraries the work is done in a process of its own:
+one that takes it down is told by its name.
 
 Example:
   $ anyaccel demo
@@ -102,6 +106,17 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Tell the process that watches this one
+    #[arg(long, hide = true)]
+    watched: bool,
+}
+
+impl Args {
+    /// Whether another process watches this one.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
 }
 
 /// Enough to keep a device busy while the next chunks are read. The host device counts on the cores that read too: more
@@ -120,6 +135,12 @@ fn chunk_size(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let reads = if args.file.as_deref() == Some(Path::new("-")) { Reads::Input } else { Reads::Nothing };
+    if !args.watched
+        && let Some(result) = work(reads, output)
+    {
+        return result;
+    }
     let path = match &args.file {
         Some(path) => path.clone(),
         None => std::env::current_exe()
@@ -177,6 +198,9 @@ pub(crate) fn choose(backend: Option<&str>) -> Result<(Runtime, Option<String>),
         if !told.contains(&path) {
             note(&format!("{PLUGINS}: {path} is not used: {reason}"));
         }
+    }
+    if let Ok((runtime, _)) = &chosen {
+        begins(runtime);
     }
     chosen
 }

@@ -2,7 +2,7 @@
 
 mod apart;
 
-pub(crate) use apart::first_lost;
+pub(crate) use apart::{PATIENCE, first_lost, named};
 
 use crate::environment::{BACKEND, PLUGINS, chosen, failing, problems};
 use crate::info::Choice;

@@ -2,8 +2,8 @@
 
 use super::Told;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, BufReader, PipeReader};
-use std::process::{Child, Command, ExitStatus};
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,13 +38,45 @@ impl Process {
     ) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(arguments).stdin(writer).stdout(io::stderr());
+        command.args(arguments);
         match variable {
             Some((name, Some(value))) => command.env(name, value),
             Some((name, None)) => command.env_remove(name),
             None => &mut command,
         };
-        let child = command.spawn()?;
+        Self::spawn(command, writer, reader)
+    }
+
+    /// The same for a process that reads this one's standard input.
+    ///
+    /// # Errors
+    /// There can be no second process, or none that reads and writes at once.
+    #[cfg(unix)]
+    pub(crate) fn start_fed<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> io::Result<Self> {
+        use std::net::Shutdown;
+        use std::os::fd::OwnedFd;
+        use std::os::unix::net::UnixStream;
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(arguments);
+        let mut feed = ours.try_clone()?;
+        let process = Self::spawn(command, OwnedFd::from(theirs), ours)?;
+        // Not joined: it may wait for input that nobody wants any more.
+        thread::spawn(move || {
+            // Whoever reads it may have had enough; and there it is an end like any other if it can't be read to its own.
+            let _fed = io::copy(&mut io::stdin().lock(), &mut feed);
+            let _left = feed.shutdown(Shutdown::Write);
+        });
+        Ok(process)
+    }
+
+    #[cfg(not(unix))]
+    pub(crate) fn start_fed<S: AsRef<OsStr>>(_arguments: impl IntoIterator<Item = S>) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn spawn(mut command: Command, told: impl Into<Stdio>, reader: impl Read + Send + 'static) -> io::Result<Self> {
+        let child = command.stdin(told).stdout(io::stderr()).spawn()?;
         // With it goes this process's end of what the other one writes to, so that its end is seen.
         drop(command);
         Ok(Self { child, told: read(reader) })
@@ -89,7 +121,7 @@ impl Drop for Process {
 }
 
 /// What is said, line by line. Anything else in the pipe is left out.
-fn read(reader: PipeReader) -> Receiver<Told> {
+fn read(reader: impl Read + Send + 'static) -> Receiver<Told> {
     let (sender, told) = sync_channel(64);
     // Not joined: what a process has forked may keep the pipe open.
     thread::spawn(move || {
