@@ -142,6 +142,7 @@ fn usage(error: &clap::Error) -> String {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
         .collect();
-    let said = said.join(" ");
+    // A tip is a sentence of its own.
+    let said = said.join(" ").replace(" tip: ", "; ");
     format!("{}; see anyaccel --help", said.strip_prefix("error: ").unwrap_or(&said))
 }

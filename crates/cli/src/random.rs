@@ -2,6 +2,7 @@
 
 use crate::demo::choose;
 use crate::output::{Class, Failure, Output};
+use crate::size::whole;
 use crate::watched::{Reads, work};
 use anyaccel::random::{Distribution, Generator, Layout, Options, Seed, State};
 use anyaccel::{DType, Error, Kind, Runtime};
@@ -64,16 +65,18 @@ pub(crate) struct Args {
     distribution: Name,
 
     /// The seed, -2^63 to 2^64 - 1
-    #[arg(long, value_name = "S", default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "S", default_value_t = 0, allow_hyphen_values = true, 
+          value_parser = integer("an integer from -2^63 to 2^64 - 1"))]
     seed: i128,
 
     /// Where to begin, a multiple of 4
-    #[arg(long, value_name = "O", default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "O", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = integer("a multiple of 4 from 0 to 2^63 - 4"))]
     offset: i128,
 
     /// How many numbers, at most 16777216
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(0..=MOST))]
+          allow_hyphen_values = true, value_parser = whole::<u64>(0..=MOST))]
     count: u64,
 
     /// portable or torch-cuda[:SIZE]
@@ -205,6 +208,11 @@ impl fmt::Display for Number {
             Self::Unsigned(number) => number.fmt(f),
         }
     }
+}
+
+/// A parser of integers whose range the runtime knows.
+fn integer(expected: &'static str) -> impl Fn(&str) -> Result<i128, String> + Clone {
+    move |text| text.parse().map_err(|_| format!("expected {expected}"))
 }
 
 fn layout(text: &str) -> Result<Layout, String> {

@@ -7,9 +7,10 @@ mod memory;
 mod pipeline;
 mod report;
 
-use crate::environment::{BACKEND, PLUGINS, absence, refusals, why_none};
+use crate::environment::{BACKEND, PLUGINS, refusals, why_none, why_unavailable};
 use crate::output::{Class, Failure, Output, note};
 use crate::progress::Progress;
+use crate::size::whole;
 use crate::watched::{Reads, begins, work};
 use anyaccel::{Error, Kind, LoadError, Runtime, backends, selection};
 use check::{Counts, single_thread};
@@ -88,11 +89,11 @@ pub(crate) struct Args {
     backend: Option<String>,
 
     /// How many streams, 1 to 32 [default: 2 to 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>(1..=MOST_STREAMS))]
     streams: Option<u64>,
 
     /// Bytes of a chunk, at most 1GiB
-    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = chunk_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", allow_hyphen_values = true, value_parser = chunk_size)]
     chunk: usize,
 
     /// Capture the work once, replay it for every chunk
@@ -246,18 +247,12 @@ fn choose_silently(backend: Option<&str>) -> Result<(Runtime, Option<String>), F
     Ok((runtime, Some(format!("{found}; using the built-in host device"))))
 }
 
-/// Fails: a backend has no device, for a reason that its probe knows. A probe that would have to start it is left alone:
-/// starting tells.
+/// Fails: a backend has no device.
 fn unavailable(name: &str, asked: &str) -> Result<(), Failure> {
     let backends = backends();
-    let Some(probe) = backends.iter().find(|b| b.kind.name() == name).and_then(|b| b.probe.as_ref()) else {
-        return Ok(());
-    };
-    let why = probe.absence.as_ref().map_or_else(|| "no device found".to_owned(), absence);
-    let class = match probe.absence {
-        Some(anyaccel::hal::Absence::Missing { .. }) | None => Class::Device,
-        Some(_) => Class::Environment,
-    };
+    let backend = backends.iter().find(|backend| backend.kind.name() == name);
+    let (why, variable) = backend.map_or_else(|| ("no device found".to_owned(), false), why_unavailable);
+    let class = if variable { Class::Environment } else { Class::Device };
     Err(Failure::new(class, format!("{asked} has no device: {why}")))
 }
 

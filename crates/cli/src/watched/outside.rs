@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 /// How often it is looked whether the process has ended. Only for one whose pipe something keeps open: else the pipe's end tells.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// How long what a process has said may take to be read once it has ended, on a machine that has much to do. That long its end is
+/// not seen if what it has forked keeps its pipe open.
+const SETTLING: Duration = Duration::from_secs(5);
+
 /// A process that is watched. Ended when dropped.
 pub(crate) struct Process {
     child: Child,
@@ -88,13 +92,16 @@ impl Process {
     /// The process can't be asked how it ended.
     pub(crate) fn next(&mut self, patience: Duration) -> io::Result<Next> {
         let began = Instant::now();
-        let mut ended = None;
+        let mut ended: Option<(ExitStatus, Instant)> = None;
         while began.elapsed() < patience {
             match self.told.recv_timeout(LOOK.min(patience)) {
                 Ok(told) => return Ok(Next::Told(told)),
-                // What it has forked may keep the pipe open. All that it said itself has been read by now.
-                Err(RecvTimeoutError::Timeout) if ended.is_some() => break,
-                Err(RecvTimeoutError::Timeout) => ended = self.child.try_wait()?,
+                Err(RecvTimeoutError::Timeout) => match ended {
+                    // What it has forked keeps the pipe open.
+                    Some((_, at)) if at.elapsed() >= SETTLING => break,
+                    Some(_) => {}
+                    None => ended = self.child.try_wait()?.map(|status| (status, Instant::now())),
+                },
                 // It is about to end, or something has closed its pipe.
                 Err(RecvTimeoutError::Disconnected) => match self.child.try_wait()? {
                     Some(status) => return Ok(Next::Ended(status)),
@@ -103,7 +110,7 @@ impl Process {
             }
         }
         match ended {
-            Some(status) => Ok(Next::Ended(status)),
+            Some((status, _)) => Ok(Next::Ended(status)),
             None => {
                 self.child.kill()?;
                 self.child.wait()?;
