@@ -68,8 +68,8 @@ fn nothing_is_started_and_nothing_is_there_before_the_start() {
 /// Its number may be another one's id.
 #[test]
 fn a_stream_that_is_gone_keeps_its_id() {
-    for backend in ["host", "sim"] {
-        let runtime = Runtime::builder().backend(backend).build().unwrap();
+    let (_sim, simulated) = simulated(SimConfig::new());
+    for runtime in [Runtime::builder().backend("host").build().unwrap(), simulated] {
         runtime.record_memory_history(HistoryOptions::without_stacks()).unwrap();
         let options = StreamOptions { priority: 0, reserved: true };
         let streams: Vec<_> = (0..3).map(|_| runtime.stream_with((), options).unwrap()).collect();
@@ -84,9 +84,9 @@ fn a_stream_that_is_gone_keeps_its_id() {
         let snapshot = runtime.memory_snapshot().unwrap();
         let mut held: Vec<u64> = snapshot.segments.iter().map(|segment| segment.stream).collect();
         held.sort_unstable();
-        assert_eq!(held, ids, "{backend}");
+        assert_eq!(held, ids, "{:?}", runtime.kind());
         let told: Vec<u64> = snapshot.traces[0].events.iter().map(|event| event.stream).collect();
-        assert_eq!(told, [ids[0], ids[0], ids[1], ids[1], ids[2], ids[2]], "{backend}");
+        assert_eq!(told, [ids[0], ids[0], ids[1], ids[1], ids[2], ids[2]], "{:?}", runtime.kind());
     }
 }
 

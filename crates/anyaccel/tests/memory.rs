@@ -117,8 +117,9 @@ fn observers_are_told_before_the_error_and_may_panic() {
 /// Drivers have numbers of their own for streams.
 #[test]
 fn a_report_names_streams_by_their_ids() {
-    for backend in ["host", "sim"] {
-        let runtime = Runtime::builder().backend(backend).build().unwrap();
+    let (_sim, simulated) = simulated(SimConfig::new());
+    for runtime in [Runtime::builder().backend("host").build().unwrap(), simulated] {
+        let backend = runtime.kind().unwrap();
         runtime.set_memory_budget(Some(64 * MIB), ()).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let told = Arc::clone(&seen);
