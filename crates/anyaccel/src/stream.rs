@@ -402,6 +402,26 @@ impl Stream {
         port.wait(&self.lane, of, &other.lane, mark)
     }
 
+    /// Makes a stream that another library made, by its native name (a `CUstream`), wait for all that was enqueued here
+    /// before, on the device: what that library enqueues there from now on comes behind it. Nothing is kept of it, unlike
+    /// of a [`Runtime::external_stream`].
+    ///
+    /// # Errors
+    /// [`GraphError::OutsideEvent`] while this stream is captured; where the backend can't use such streams, or its driver
+    /// knows none of that name, the driver's refusal.
+    ///
+    /// # Safety
+    /// `native` is a stream of this stream's device, and lives until this returns.
+    pub unsafe fn external_wait(&self, native: u64) -> Result<()> {
+        let call = "Stream.external_wait";
+        let port = self.port(call)?;
+        if self.lane.is_capturing() {
+            return Err(GraphError::OutsideEvent { call }.into());
+        }
+        // SAFETY: this function's contract.
+        unsafe { port.external_wait(call, &self.lane, native) }
+    }
+
     /// Records an event here, a new one if none is given, and returns it.
     ///
     /// # Errors

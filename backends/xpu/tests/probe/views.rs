@@ -9,8 +9,29 @@ use anyaccel_hal::{Absence, FaultKind, Kind, Layer, Verdict};
 const MIXED: &str = "Tiny:integrated,Big:tiles2,Small,Huge:tiles4";
 const ALIKE: &str = "Max:tiles2,Max:tiles2";
 
-const MASKS: [&str; 15] =
-    ["", "default", "0", "1", "3,0", "0,0,0", "0.0", "0.1", "1.1,0", "1.0,1.1", "2.1,2.3", "7", "0x1,01", "-1", "0,99"];
+const MASKS: [&str; 20] = [
+    "",
+    "default",
+    "0",
+    "1",
+    "3,0",
+    "0,0,0",
+    "0.0",
+    "0.1",
+    "1.1,0",
+    "1.0,1.1",
+    "2.1,2.3",
+    "7",
+    "0x1,01",
+    "-1",
+    "0,99",
+    // A comma or a point may be the last character; numbers are cut to 32 bits; there may be three levels.
+    "0,",
+    "1.,0.1,",
+    "4294967297",
+    "-4294967295",
+    "0.1.0,1.0",
+];
 
 pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -26,7 +47,9 @@ pub(crate) fn all() -> Vec<Scenario> {
             }
         }
     }
-    for (at, junk) in ["gpu", "0,x", "0,,1", ",", " ", "0.x", "1..0", "99999999999999999999", "0;1"].iter().enumerate()
+    for (at, junk) in ["gpu", "0,x", "0,,1", ",", " ", "0.x", "1..0", "99999999999999999999", "0;1", "0.0.0.0", "0,,"]
+        .iter()
+        .enumerate()
     {
         let run = if *junk == "0;1" { the_same_before_and_after } else { junk_is_refused };
         all.push(Scenario::named(format!("junk_{at}"), run).set(MASK, *junk));

@@ -50,6 +50,21 @@ impl Port {
         }
     }
 
+    /// Makes a stream that somebody else made wait for what is enqueued on a lane so far.
+    ///
+    /// # Safety
+    /// `native` is a stream of this device, and lives until this returns.
+    pub(crate) unsafe fn external_wait(&self, call: &'static str, lane: &Lane, native: u64) -> Result<()> {
+        let mark = self.mark(call, lane)?;
+        // SAFETY: by this function's contract it lives until it is given back below.
+        let theirs = unsafe { self.hal().import_stream(native) }.map_err(|fault| self.error(call, fault))?;
+        // SAFETY: H1: both are live, and the mark came from that lane.
+        let waits = unsafe { self.hal().wait(theirs, lane.raw, Mark::At(mark)) };
+        // SAFETY: H1: made above, given back once. It has nothing of ours but the wait, and no marks.
+        let _left = unsafe { self.hal().destroy_stream(theirs) };
+        waits.map_err(|fault| self.error(call, fault))
+    }
+
     /// Records a point, with the device's time if `timing`.
     pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Recorded> {
         let call = "Event.record";

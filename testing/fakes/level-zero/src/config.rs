@@ -71,6 +71,8 @@ pub(crate) struct Config {
     pub(crate) host_memory: u64,
     without: Vec<String>,
     pub(crate) failures: Failures,
+    /// Code that can't be built is found out when a kernel is made of it.
+    pub(crate) lazy: bool,
     pub(crate) log: Option<std::fs::File>,
 }
 
@@ -114,6 +116,7 @@ fn read() -> Config {
             .map(str::to_owned)
             .collect(),
         failures: Failures::new(&text("FAIL").unwrap_or_default()),
+        lazy: text("LAZY").as_deref() == Some("1"),
         log,
     }
 }
