@@ -69,6 +69,7 @@ pub(crate) fn as_host_fn<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
+#[inline]
 fn read<T>(key: Key, f: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
     LOCAL
         .try_with(|local| {
@@ -124,6 +125,22 @@ pub(crate) fn exchange_device(key: Key, alive: impl FnOnce() -> Weak<Core>, devi
 #[inline]
 pub(crate) fn stream(key: Key, device: u32) -> Option<LaneRef> {
     read(key, |entry| if entry.key.epoch == key.epoch { entry.streams.get(device as usize)?.clone() } else { None })
+}
+
+/// The id of this thread's current stream of a device, `default` if none was set; `None` in a host function. It is one look at
+/// the thread's state for both, since a shared library pays for each.
+#[inline]
+pub(crate) fn stream_id(key: Key, device: u32, default: u64) -> Option<u64> {
+    let of = |local: &Local| {
+        if local.in_host_fn.get() {
+            return None;
+        }
+        let Ok(entries) = local.entries.try_borrow() else { return Some(default) };
+        let entry = entries.iter().find(|entry| entry.key.id == key.id && entry.key.epoch == key.epoch);
+        let lane = entry.and_then(|entry| entry.streams.get(device as usize)?.as_ref());
+        Some(lane.map_or(default, |lane| lane.id))
+    };
+    LOCAL.try_with(of).unwrap_or(Some(default))
 }
 
 impl Entry {
