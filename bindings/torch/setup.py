@@ -1,7 +1,8 @@
 """Builds the wheel of torch_anyaccel for the PyTorch that is installed.
 
-ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: what `cargo build --release -p anyaccel-capi` leaves): a
-copy without debug information. ANYACCEL_TORCH_CXXFLAGS are flags for the compiler (default: -O2; "-O0 -g" to debug).
+ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: what `cargo build --release -p anyaccel-capi` leaves).
+ANYACCEL_TORCH_CXXFLAGS are flags for the compiler (default: -O2). With -g among them the extension and the packaged copy of the
+library have debug information, else neither.
 """
 
 import os
@@ -35,7 +36,7 @@ if not LIBRARY.is_file():
 
 
 def copy_without_debug_information(library: Path, copy: Path) -> None:
-    """Debug information is four fifths of the library. Names of functions stay: memory histories show them."""
+    """It is four fifths of the library. Names of functions stay: memory histories show them."""
     for tool in filter(None, map(shutil.which, ("strip", "llvm-strip"))):
         if subprocess.run([tool, "--strip-debug", "-o", copy, library], check=False).returncode == 0:
             return
@@ -50,7 +51,8 @@ class BuildWithLibrary(build_py):
         super().run()
         package = Path(self.get_package_dir("torch_anyaccel") if self.editable_mode else self.build_lib + "/torch_anyaccel")
         package.mkdir(parents=True, exist_ok=True)
-        copy_without_debug_information(LIBRARY, package / "libanyaccel.so")
+        put = shutil.copy2 if "-g" in OPTIMIZE else copy_without_debug_information
+        put(LIBRARY, package / "libanyaccel.so")
         (package / "_built_for.py").write_text(f'"""Written by setup.py."""\n\nTORCH = "{MINOR}"\nAPI = {API}\n')
 
 

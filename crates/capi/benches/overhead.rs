@@ -1,14 +1,14 @@
 //! What a call costs through the C API, against the same call of the face. Both in one run, in turns, on the host device.
 //!
 //! The library is loaded as a C program would have it, so its runtime is another one than the face's here: two of the same.
-//! Each row has the function of the face that the C function calls; where C names memory by its address the face does too.
+//! Each row has the functions of the face that the C function calls; where C names memory by its address the face does too.
 //! Both are called through one closure. What is added is so the call itself and all that a shared library pays for: looks at
 //! thread-local state are a call there, and a load in this program.
 //!
 //! `cargo bench -p anyaccel-capi [-- WORD]`: rows whose name has the word. `ANYACCEL_LIBRARY` names another library to measure.
 
 use face::random::{Distribution, Generator, Options, State};
-use face::{DType, EventOptions, Runtime, Stream};
+use face::{BufferSlice, DType, EventOptions, Runtime, Stream};
 use libloading::Library;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -237,9 +237,9 @@ fn devices(rows: &Rows, api: &Api, runtime: &Runtime) {
 fn streams(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64) {
     let (mut other, mut flag) = (0, false);
     let (mut id, mut device, mut priority) = (0, 0, 0);
-    for (which, index) in [("device", 0), ("current device", -1)] {
+    for (which, index) in [("a device", 0), ("this device", -1)] {
         rows.compare(
-            &format!("current stream of a {which}"),
+            &format!("current stream of {which}"),
             || sink(runtime.current_stream_id((index >= 0).then_some(index))),
             || c!((api.stream_current)(index, &raw mut other)),
             idle,
@@ -452,6 +452,7 @@ fn memory(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u6
         || c!((api.get_pointer_info)(memory.wrapping_byte_add(8), &raw mut info)),
         idle,
     );
+    c!((api.get_pointer_info)(memory, &raw mut info));
     assert_eq!((info.kind, info.device, info.reserved, info.base, info.size), (1, 0, 0, memory, 1024));
     assert!(info.capacity >= 1024);
 }
@@ -489,27 +490,30 @@ fn work(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64)
     c!((api.alloc)(0, SIZE, number, &raw mut from));
     c!((api.host_alloc)(0, SIZE as usize, &raw mut host));
     let pinned = std::ptr::with_exposed_provenance(runtime.alloc_pinned(0, SIZE as usize).expect("memory") as usize);
-    let at = |addr| runtime.buffer_at(addr).expect("memory").0;
+    let at = |addr| runtime.buffer_at(addr).expect("memory");
+    fn part((buffer, at): &(face::Buffer, u64)) -> BufferSlice<'_> {
+        buffer.slice(*at..at + SIZE).expect("a part of it")
+    }
     let settle = || {
         stream.synchronize().expect("ended");
         c!((api.stream_synchronize)(number));
     };
     rows.compare(
         "fill 64 bytes",
-        || stream.fill(&at(a).all(), &[1]).expect("filled"),
+        || stream.fill(&part(&at(a)), &[1]).expect("filled"),
         || c!((api.memset)(to, 1, SIZE, number)),
         settle,
     );
     rows.compare(
         "copy 64 bytes",
-        || stream.copy(&at(a).all(), &at(b).all()).expect("copied"),
+        || stream.copy(&part(&at(a)), &part(&at(b))).expect("copied"),
         || c!((api.copy)(to, 0, from, 0, SIZE, number, 1)),
         settle,
     );
     rows.compare(
         "copy 64 bytes of pinned memory",
         // SAFETY: pinned memory of that size, which nobody writes.
-        || unsafe { stream.upload_from(&at(a).all(), pinned).expect("copied") },
+        || unsafe { stream.upload_from(&part(&at(a)), pinned).expect("copied") },
         || c!((api.copy)(to, 0, host, HOST, SIZE, number, 1)),
         settle,
     );
@@ -529,7 +533,7 @@ fn work(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64)
         "random fill of 16 floats",
         || {
             let uniform = Distribution::Uniform { from: 0.0, to: 1.0 };
-            stream.random(&at(a).all(), DType::F32, uniform, &Options::default()).expect("filled");
+            stream.random(&part(&at(a)), DType::F32, uniform, &Options::default()).expect("filled");
         },
         || c!((api.fill_random)(to, SIZE / 4, &raw const random, 0, number)),
         settle,

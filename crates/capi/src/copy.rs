@@ -1,6 +1,6 @@
 //! Copies in every direction, by address.
 
-use crate::memory::with_place;
+use crate::memory::{index, with_place};
 use crate::result::{Failure, Result, call};
 use crate::stream::{with_stream, with_stream_on};
 use crate::types::*;
@@ -111,12 +111,15 @@ impl HostAddress {
     }
 }
 
+#[inline]
 fn lies_on(buffer: &Buffer, device: i32, which: &str) -> Result {
-    if buffer.device().index().map(|index| index as i32) == Some(device) {
-        return Ok(());
-    }
-    Err(Failure::new(
+    if index(buffer) == device { Ok(()) } else { Err(elsewhere(buffer, device, which)) }
+}
+
+#[cold]
+fn elsewhere(buffer: &Buffer, device: i32, which: &str) -> Failure {
+    Failure::new(
         ANYACCEL_ERROR_WRONG_DEVICE,
         format!("{which} lies on {}, but was said to lie on device {device}", buffer.device()),
-    ))
+    )
 }

@@ -125,6 +125,7 @@ pub unsafe extern "C" fn anyaccel_get_pointer_info(
 }
 
 /// Runs `f` with `len` bytes of device memory from an address on.
+#[inline]
 pub(crate) fn with_place<T>(
     runtime: &Runtime,
     pointer: *const c_void,
@@ -134,15 +135,20 @@ pub(crate) fn with_place<T>(
     let addr = pointer.addr() as u64;
     let (buffer, offset) = runtime.buffer_at(addr)?;
     if len > buffer.len() - offset {
-        return Err(Failure::argument(format!(
-            "{len} bytes at {addr:#x} on {}: only {} are left of the {} from {:#x} on",
-            buffer.device(),
-            buffer.len() - offset,
-            buffer.len(),
-            buffer.address()
-        )));
+        return Err(too_long(&buffer, addr, len, offset));
     }
     f(&buffer, offset)
+}
+
+#[cold]
+fn too_long(buffer: &Buffer, addr: u64, len: u64, offset: u64) -> Failure {
+    Failure::argument(format!(
+        "{len} bytes at {addr:#x} on {}: only {} are left of the {} from {:#x} on",
+        buffer.device(),
+        buffer.len() - offset,
+        buffer.len(),
+        buffer.address()
+    ))
 }
 
 /// Fills device memory with a pattern, over and over from its start; a last, partial repetition is cut.
