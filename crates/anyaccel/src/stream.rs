@@ -202,11 +202,11 @@ impl Runtime {
     #[inline]
     pub fn current_stream_id<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<(u32, u64)> {
         let call = "current_stream_id";
-        let ordinal = self.resolve(call, device.into())?;
-        match local::stream_id(self.core.key(), ordinal, DEFAULT) {
-            Some(id) => Ok((ordinal, id)),
-            None => Err(Error::InsideHostFunction { call }),
-        }
+        let ordinal = match device.into() {
+            DeviceArg::Current if self.core.started().is_some() => None,
+            device => Some(self.resolve(call, device)?),
+        };
+        local::stream_id(self.core.key(), ordinal, DEFAULT).ok_or(Error::InsideHostFunction { call })
     }
 
     /// Makes a stream current on this thread, and its device too.

@@ -2,8 +2,9 @@
 //!
 //! The library is loaded as a C program would have it, so its runtime is another one than the face's here: two of the same.
 //! Each row has the functions of the face that the C function calls; where C names memory by its address the face does too.
-//! Both are called through one closure. What is added is so the call itself and all that a shared library pays for: looks at
-//! thread-local state are a call there, and a load in this program.
+//! Both are called through one closure, and what C can't know while it is compiled the face does not know either. So what is
+//! added is the call itself and all that a shared library pays for: looks at thread-local state are a call there, and a load in
+//! this program.
 //!
 //! `cargo bench -p anyaccel-capi [-- WORD]`: rows whose name has the word. `ANYACCEL_LIBRARY` names another library to measure.
 
@@ -492,7 +493,7 @@ fn work(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64)
     let pinned = std::ptr::with_exposed_provenance(runtime.alloc_pinned(0, SIZE as usize).expect("memory") as usize);
     let at = |addr| runtime.buffer_at(addr).expect("memory");
     fn part((buffer, at): &(face::Buffer, u64)) -> BufferSlice<'_> {
-        buffer.slice(*at..at + SIZE).expect("a part of it")
+        buffer.slice(*at..at + black_box(SIZE)).expect("a part of it")
     }
     let settle = || {
         stream.synchronize().expect("ended");
@@ -500,7 +501,7 @@ fn work(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64)
     };
     rows.compare(
         "fill 64 bytes",
-        || stream.fill(&part(&at(a)), &[1]).expect("filled"),
+        || stream.fill(&part(&at(a)), black_box(&[1][..])).expect("filled"),
         || c!((api.memset)(to, 1, SIZE, number)),
         settle,
     );
@@ -532,7 +533,7 @@ fn work(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64)
     rows.compare(
         "random fill of 16 floats",
         || {
-            let uniform = Distribution::Uniform { from: 0.0, to: 1.0 };
+            let uniform = black_box(Distribution::Uniform { from: 0.0, to: 1.0 });
             stream.random(&part(&at(a)), DType::F32, uniform, &Options::default()).expect("filled");
         },
         || c!((api.fill_random)(to, SIZE / 4, &raw const random, 0, number)),
