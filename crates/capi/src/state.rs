@@ -73,6 +73,12 @@ fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
 }
 
 impl Tables {
+    /// The runtime that they belong to, without asking which it is once more.
+    #[inline]
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// Keeps a stream that would end with its last handle.
     pub(crate) fn keep_stream(&self, stream: Stream) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream);

@@ -66,8 +66,26 @@ impl Port {
     }
 
     /// Records a point, with the device's time if `timing`.
-    pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Recorded> {
+    #[inline]
+    pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Arc<Recorded>> {
         let call = "Event.record";
+        if timing || lane.is_capturing() {
+            return self.record_more(call, lane, timing);
+        }
+        let mark = self.mark(call, lane)?;
+        // Made where it will stay: it is as long as a cache line and more, and this is called for each event.
+        Ok(Arc::new(Recorded {
+            port: Arc::clone(self),
+            lane: lane.clone(),
+            mark,
+            captured: None,
+            stamp: None,
+            epoch: fork::epoch(),
+        }))
+    }
+
+    /// The same with a stamp, or inside a capture.
+    fn record_more(self: &Arc<Self>, call: &'static str, lane: &LaneRef, timing: bool) -> Result<Arc<Recorded>> {
         let mut recorded = Recorded {
             port: Arc::clone(self),
             lane: lane.clone(),
@@ -78,7 +96,7 @@ impl Port {
         };
         if let Some(recording) = lane.recording() {
             recorded.captured = Some((Arc::downgrade(&recording), recording.point(lane)?));
-            return Ok(recorded);
+            return Ok(Arc::new(recorded));
         }
         if timing {
             // The stamp comes first, so that an ended mark means a known time (H6, H17).
@@ -87,7 +105,7 @@ impl Port {
             recorded.stamp = Some(stamp);
         }
         recorded.mark = self.mark(call, lane)?;
-        Ok(recorded)
+        Ok(Arc::new(recorded))
     }
 
     /// Nanoseconds between two recorded points of this device.
