@@ -79,7 +79,7 @@
 /**
  * The minor version of this API. Minors only add: functions, numbers, fields at the end of structs with struct_size.
  */
-#define ANYACCEL_API_MINOR 0
+#define ANYACCEL_API_MINOR 1
 
 /**
  * Stands for the host where a function takes a device: ordinary or pinned memory.
@@ -245,6 +245,13 @@
  * Every event.
  */
 #define ANYACCEL_HISTORY_ALL 2
+#define ANYACCEL_CONTEXT_ALL 0
+#define ANYACCEL_CONTEXT_ALLOC 1
+#define ANYACCEL_CONTEXT_STATE 2
+#define ANYACCEL_CONTEXT_NONE 3
+#define ANYACCEL_STACKS_NONE 0
+#define ANYACCEL_STACKS_NATIVE 1
+#define ANYACCEL_STACKS_SOURCE 2
 
 /**
  * What a function returns: ANYACCEL_OK, or why it did nothing. anyaccel_last_error() has the words.
@@ -674,6 +681,21 @@ typedef void (*anyaccel_out_of_memory_observer)(void *data,
                                                 uint64_t total,
                                                 uint64_t free);
 
+typedef struct {
+    uint64_t code;
+    uint64_t at;
+} anyaccel_frame;
+typedef void (*anyaccel_tell_frame)(void *to, size_t index, const char *function, const char *file, uint32_t line);
+typedef struct {
+    uint32_t struct_size;
+    uint32_t flags;
+    void *data;
+    size_t (*capture)(void *data, anyaccel_frame *frames, size_t most);
+    void (*keep)(void *data, anyaccel_frame frame);
+    void (*forget)(void *data, anyaccel_frame frame);
+    void (*resolve)(void *data, const anyaccel_frame *frames, size_t count, anyaccel_tell_frame tell, void *to);
+} anyaccel_stack_source;
+
 /**
  * What a memory history records. Set struct_size, and all else to 0 that is not needed.
  */
@@ -706,6 +728,9 @@ typedef struct {
      * 0.
      */
     uint32_t reserved;
+    uint32_t context;
+    uint32_t skip;
+    const anyaccel_stack_source *source;
 } anyaccel_history_options;
 
 /**
