@@ -10,7 +10,7 @@ use crate::fork;
 use anyaccel_engine::history::{StackFrame, StackId, StackSource};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Frames of a stack that are kept at most, the innermost ones.
@@ -83,18 +83,51 @@ pub struct StackTable<S: FrameSource> {
     epoch: u64,
 }
 
+/// Mixes the numbers that frames are made of: a stack has many, and an allocation waits for it. Nobody chooses them to collide.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(word.into());
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mix>>;
+
 type Call = Option<&'static str>;
 
 struct Table<F> {
     /// By what the stack begins with.
-    numbers: HashMap<Call, HashMap<Arc<[F]>, u32>>,
+    numbers: HashMap<Call, Map<Arc<[F]>, u32>>,
     /// By number, from 1.
     stacks: Vec<(Call, Arc<[F]>)>,
     /// Frames in the order in which they were first seen, the first `asked` of which were resolved.
     order: Vec<F>,
-    kept: HashSet<F>,
+    kept: HashSet<F, BuildHasherDefault<Mix>>,
     asked: usize,
-    told: HashMap<F, Arc<[StackFrame]>>,
+    told: Map<F, Arc<[StackFrame]>>,
 }
 
 impl<F: Copy + Eq + Hash> Table<F> {
@@ -110,9 +143,9 @@ impl<S: FrameSource> StackTable<S> {
             numbers: HashMap::new(),
             stacks: Vec::new(),
             order: Vec::new(),
-            kept: HashSet::new(),
+            kept: HashSet::default(),
             asked: 0,
-            told: HashMap::new(),
+            told: Map::default(),
         };
         StackTable { source, table: Mutex::new(table), epoch: fork::birth() }
     }
