@@ -64,6 +64,7 @@ sized!(
     anyaccel_memory_stats: 984,
     anyaccel_host_memory_stats: 264,
     anyaccel_history_options: 32,
+    anyaccel_stack_source: 48,
 );
 
 fn check_size<T: Sized32>(size: u32, name: &str) -> Result<usize> {
