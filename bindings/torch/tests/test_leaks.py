@@ -1,8 +1,8 @@
-"""Nothing is left of what is used and dropped, thousands of times: no memory of a device or pinned memory, no memory of the
+"""Nothing is left of what is used and dropped, however often: no memory of a device or pinned memory, no memory of the
 process, no thread, no open file.
 
 Memory of the process is what the C library's allocator has given out, in bytes: both this package and the runtime take theirs
-from it. One object lost per use is 32 bytes at least, which thousands of uses show among whatever else comes and goes.
+from it. One object lost per use is 32 bytes at least, which many uses show among whatever else comes and goes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import pytest
 import torch
 import torch_anyaccel
 
-USES = 1000
+USES = 300
+LEAST = 24  # bytes per use: less than the least that malloc gives
 
 
 class Mallinfo2(ctypes.Structure):
@@ -91,6 +92,14 @@ def pinned_memory(device: torch.device) -> tuple[int, int]:
     return stats.active_requests[0], stats.active_bytes[0]
 
 
+def fails(error: type[Exception], use: Callable[[], object]) -> None:
+    try:
+        use()
+    except error:
+        return
+    raise AssertionError(f"no {error.__name__}")
+
+
 def tensors(device: torch.device) -> None:
     x = torch.ones(100, device=device)
     y = x[10:].t().clone().to(torch.float64)
@@ -136,8 +145,7 @@ def failing_host_functions(device: torch.device) -> None:
         raise ValueError("on purpose")
 
     torch.get_device_module(device).host_function(fail)
-    with pytest.raises(RuntimeError, match="on purpose"):
-        torch.accelerator.synchronize(device)
+    fails(RuntimeError, lambda: torch.accelerator.synchronize(device))
 
 
 def generators(device: torch.device) -> None:
@@ -156,23 +164,24 @@ def graphs(device: torch.device) -> None:
         x.copy_(y, non_blocking=True)
         x.mul_(2)
         x.uniform_()
+        y = x + 1  # in memory of the graph's own
     graph.replay()
     graph.replay()
+    del y
 
 
 def abandoned_captures(device: torch.device) -> None:
-    graph = torch.accelerator.Graph()
-    with pytest.raises(RuntimeError, match="item"), torch.Stream(device), graph:
-        torch.zeros(3, device=device).add(1).sum().item()
+    def capture() -> None:
+        with torch.Stream(device), torch.accelerator.Graph():
+            torch.zeros(3, device=device).add(1).sum().item()
+
+    fails(RuntimeError, capture)
 
 
 def failures(device: torch.device) -> None:
-    with pytest.raises(RuntimeError):
-        torch.ones(2, device=device) + torch.ones(3, device=device)
-    with pytest.raises(torch.OutOfMemoryError):
-        torch.empty(1 << 50, device=device)
-    with pytest.raises(IndexError):
-        torch.ones(3, device=device)[torch.tensor([9], device=device)]
+    fails(RuntimeError, lambda: torch.ones(2, device=device) + torch.ones(3, device=device))
+    fails(torch.OutOfMemoryError, lambda: torch.empty(1 << 50, device=device))
+    fails(IndexError, lambda: torch.ones(3, device=device)[torch.tensor([9], device=device)])
 
 
 def backward(device: torch.device) -> None:
@@ -191,18 +200,18 @@ def threads(device: torch.device) -> None:
     thread.join()
 
 
-GRAPHS = {"graphs": (graphs, 100), "abandoned captures": (abandoned_captures, 100)} if hasattr(torch.accelerator, "Graph") else {}
+GRAPHS = {"graphs": (graphs, 50), "abandoned captures": (abandoned_captures, 50)} if hasattr(torch.accelerator, "Graph") else {}
 KINDS = {
     "tensors": (tensors, USES),
     "pinned memory": (pinned, USES),
     "events": (events, USES),
     "streams": (streams, USES),
     "host functions": (host_functions, USES),
-    "host functions that fail": (failing_host_functions, 200),
+    "host functions that fail": (failing_host_functions, 50),
     "generators": (generators, USES),
-    "failures": (failures, 200),
-    "backward": (backward, 200),
-    "threads": (threads, 200),
+    "failures": (failures, 50),
+    "backward": (backward, 100),
+    "threads": (threads, 100),
     **GRAPHS,
 }
 
@@ -218,14 +227,13 @@ def test_nothing_is_left_of(device: torch.device, kind: str) -> None:
         gc.collect()
         return ALLOCATED() if ALLOCATED else 0
 
-    many()  # caches fill
-    before, counted = many(), held(device)
-    growth = []
-    for _ in range(5):
-        after = many()
-        growth.append(after - before)
-        before = after
-        if growth[-1] < 16 * uses:
-            break
-    assert held(device) == counted
-    assert growth[-1] < 16 * uses, f"bytes in {uses} uses each time: {growth}"
+    # What is lost is lost each time; caches fill, and threads start, only once.
+    rounds = []
+    bytes_before, counted_before = many(), held(device)
+    for _ in range(10):
+        grown, counted = many() - bytes_before, held(device)
+        if grown < LEAST * uses and counted == counted_before:
+            return
+        rounds.append((grown, {name: counted[name] - counted_before[name] for name in counted}))
+        bytes_before, counted_before = bytes_before + grown, counted
+    raise AssertionError(f"{uses} uses leave bytes, and what is counted, each time: {rounds}")
