@@ -79,7 +79,7 @@
 /**
  * The minor version of this API. Minors only add: functions, numbers, fields at the end of structs with struct_size.
  */
-#define ANYACCEL_API_MINOR 0
+#define ANYACCEL_API_MINOR 1
 
 /**
  * Stands for the host where a function takes a device: ordinary or pinned memory.
@@ -245,6 +245,41 @@
  * Every event.
  */
 #define ANYACCEL_HISTORY_ALL 2
+
+/**
+ * Stacks of calls that take memory and of those that give it back, on blocks and events. The default.
+ */
+#define ANYACCEL_CONTEXT_ALL 0
+
+/**
+ * Stacks of calls that take memory, on blocks and events; the event of a free shows who took the block.
+ */
+#define ANYACCEL_CONTEXT_ALLOC 1
+
+/**
+ * Stacks of calls that take memory, on blocks alone.
+ */
+#define ANYACCEL_CONTEXT_STATE 2
+
+/**
+ * No stacks.
+ */
+#define ANYACCEL_CONTEXT_NONE 3
+
+/**
+ * No stacks: the cheapest recording.
+ */
+#define ANYACCEL_STACKS_NONE 0
+
+/**
+ * Stacks of native code, as far as there is debug information.
+ */
+#define ANYACCEL_STACKS_NATIVE 1
+
+/**
+ * Stacks of another language, which the caller tells: anyaccel_history_options.source.
+ */
+#define ANYACCEL_STACKS_SOURCE 2
 
 /**
  * What a function returns: ANYACCEL_OK, or why it did nothing. anyaccel_last_error() has the words.
@@ -675,6 +710,73 @@ typedef void (*anyaccel_out_of_memory_observer)(void *data,
                                                 uint64_t free);
 
 /**
+ * Names a frame of another language: the code and the place in it, say, as numbers that cost nothing to get and mean nothing to
+ * the library. Equal where the frame is the same.
+ */
+typedef struct {
+    /**
+     * The first number.
+     */
+    uint64_t code;
+    /**
+     * The second number.
+     */
+    uint64_t at;
+} anyaccel_frame;
+
+/**
+ * Is told, while anyaccel_stack_source.resolve runs, what a frame is.
+ *
+ * @param to as it was handed to resolve.
+ * @param index which of the frames. Told again, for functions that were inlined: the frame of the caller.
+ * @param function its name. NULL: "".
+ * @param file NULL: unknown.
+ * @param line 0: unknown.
+ */
+typedef void (*anyaccel_tell_frame)(void *to, size_t index, const char *function, const char *file, uint32_t line);
+
+/**
+ * How another language tells its stacks while a memory history is recorded. Set struct_size. Its functions, and what data points
+ * to, live as long as the process, and call no function of this API. They are called without locks of the library, so they may
+ * wait, for the lock of an interpreter say. Each different stack and frame is kept once, until the recording ends; names are
+ * asked for late, by snapshots.
+ */
+typedef struct {
+    /**
+     * sizeof(anyaccel_stack_source).
+     */
+    uint32_t struct_size;
+    /**
+     * 0.
+     */
+    uint32_t flags;
+    /**
+     * For the functions.
+     */
+    void *data;
+    /**
+     * Writes the frames of the calling thread, innermost first, and returns how many: at most `most`, which is 256, of which
+     * further ones are left out at the outer end; 0 for a thread whose stack is not known. Called by whatever thread takes or gives
+     * back memory, threads of the library too. Not NULL.
+     */
+    size_t (*capture)(void *data, anyaccel_frame *frames, size_t most);
+    /**
+     * A frame that was captured by this thread just now is kept: what it names must not go, nor its numbers come to mean
+     * another, until it is forgotten. May be NULL.
+     */
+    void (*keep)(void *data, anyaccel_frame frame);
+    /**
+     * A frame is no longer kept: once for each time that it was. Called by any thread. May be NULL.
+     */
+    void (*forget)(void *data, anyaccel_frame frame);
+    /**
+     * Says what `count` kept frames are, by calling `tell` for each, with `to`. Called by the thread that takes a snapshot. Not
+     * NULL.
+     */
+    void (*resolve)(void *data, const anyaccel_frame *frames, size_t count, anyaccel_tell_frame tell, void *to);
+} anyaccel_stack_source;
+
+/**
  * What a memory history records. Set struct_size, and all else to 0 that is not needed.
  */
 typedef struct {
@@ -699,13 +801,27 @@ typedef struct {
      */
     uint32_t clear;
     /**
-     * Not 0: with stacks of native code, as far as there is debug information.
+     * ANYACCEL_STACKS_*.
      */
     uint32_t stacks;
     /**
      * 0.
      */
     uint32_t reserved;
+    /**
+     * ANYACCEL_CONTEXT_*. Since 1.1, as all that follows.
+     */
+    uint32_t context;
+    /**
+     * Events that are not kept, a bit for each: 1 alloc, 2 free_requested, 4 free_completed, 8 segment_alloc, 16 segment_free, 32
+     * segment_map, 64 segment_unmap, 128 oom, 256 snapshot, 512 annotate.
+     */
+    uint32_t skip;
+    /**
+     * For ANYACCEL_STACKS_SOURCE, else NULL. Read during the call. A source that equals the one before goes on with its stacks;
+     * with another the history begins anew.
+     */
+    const anyaccel_stack_source *source;
 } anyaccel_history_options;
 
 /**
@@ -1487,9 +1603,12 @@ anyaccel_result anyaccel_set_allocator_settings(const char *settings)
 ANYACCEL_NOEXCEPT;
 
 /**
- * Records what the caches of all devices do from now on, or stops and forgets it. May be called before the start.
+ * Records what the caches of all devices do from now on, or stops and forgets it. May be called before the start. Called again
+ * while something is recorded, it puts other options in force and keeps the events, unless the stacks come from elsewhere. In a
+ * child of fork nothing is recorded until it is called there.
  */
-anyaccel_result anyaccel_record_memory_history(const anyaccel_history_options *options) ANYACCEL_NOEXCEPT;
+anyaccel_result anyaccel_record_memory_history(const anyaccel_history_options *options)
+ANYACCEL_NOEXCEPT;
 
 /**
  * Writes what the caches hold, and what was recorded, to a file that torch.cuda's memory viewer and pickle.load open: all of

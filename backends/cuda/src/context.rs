@@ -11,7 +11,7 @@
 
 use crate::conv::{Failed, is_sticky};
 use crate::host_call::Job;
-use crate::sys::{CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdevice, Cuda};
+use crate::sys::{CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdevice, Cuda, SymbolTable};
 use crate::words::Words;
 use anyaccel_hal::{Fault, FaultKind};
 use anyaccel_kit::{Callbacks, Mutex};

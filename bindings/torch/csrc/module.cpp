@@ -3,9 +3,11 @@
 #include "device.h"
 #include "generator.h"
 #include "graph.h"
+#include "interpreter.h"
 #include "memory.h"
 #include "random.h"
 #include "runtime.h"
+#include "stacks.h"
 
 #include <pthread.h>
 #include <torch/csrc/utils/pybind.h>
@@ -22,15 +24,15 @@ namespace {
 void host_function(c10::DeviceIndex device, c10::StreamId id, py::function function) {
   // Held by a pointer that is let go with the GIL.
   std::shared_ptr<py::function> held(new py::function(std::move(function)), [](py::function* last) {
-    if (Py_IsInitialized()) {
-      const py::gil_scoped_acquire gil;
+    if (const WithInterpreter python; python) {
       delete last;
     }
   });
   const py::gil_scoped_release no_gil;
   call_in_order(c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), id), [held = std::move(held)] {
-    const py::gil_scoped_acquire gil;
-    (*held)();
+    if (const WithInterpreter python; python) {
+      (*held)();
+    }
   });
 }
 
@@ -49,7 +51,7 @@ bool is_in_bad_fork() {
 }
 
 void bind(py::module& m) {
-  pthread_atfork(&note_fork, nullptr, nullptr);
+  pthread_atfork(&note_fork, nullptr, &reset_interpreter);
   m.def("register_device", [] {
     register_device();
     register_allocators();
@@ -86,16 +88,31 @@ void bind(py::module& m) {
   m.def("set_memory_budget", [](int32_t device, std::optional<uint64_t> bytes) {
     check(anyaccel_set_memory_budget(device, bytes.value_or(UINT64_MAX)));
   });
-  m.def("record_memory_history", [](uint32_t enabled, uint64_t max_entries, bool stacks, bool clear) {
-    anyaccel_history_options options{};
-    options.struct_size = sizeof(options);
-    options.enabled = enabled;
-    options.max_entries = max_entries;
-    options.stacks = stacks;
-    options.clear = clear;
-    check(anyaccel_record_memory_history(&options));
+  m.def(
+      "record_memory_history",
+      [](uint32_t enabled, uint32_t context, bool stacks, bool with_cpp, uint64_t max_entries, bool clear, uint32_t skip, bool pinned) {
+        anyaccel_history_options options{};
+        options.struct_size = sizeof(options);
+        options.enabled = enabled;
+        options.context = context;
+        options.stacks = stacks ? ANYACCEL_STACKS_SOURCE : ANYACCEL_STACKS_NONE;
+        options.source = stacks ? &stack_source(with_cpp) : nullptr;
+        options.max_entries = max_entries;
+        options.clear = clear;
+        options.skip = skip;
+        options.pinned = pinned;
+        check(anyaccel_record_memory_history(&options));
+      });
+  m.def("dump_memory_snapshot", [](const std::string& path) {
+    // Names are asked for with the GIL, by the source of the stacks.
+    const WithoutGil no_gil;
+    check(anyaccel_dump_memory_snapshot(path.c_str()));
   });
-  m.def("dump_memory_snapshot", [](const std::string& path) { check(anyaccel_dump_memory_snapshot(path.c_str())); });
+  m.def("close_interpreter", [] {
+    if (!close_interpreter()) {
+      throw py::error_already_set();
+    }
+  });
 }
 
 } // namespace

@@ -80,8 +80,11 @@ def test_a_memory_history_is_recorded_replayed_and_viewed(tmp_path):
     file, page = tmp_path / "memory.pickle", tmp_path / "memory.html"
     out = run("memory_history.py", "--out", str(file), ANYACCEL_HOST_MEMORY="64MiB")
     assert "ran out of memory" in out
+    assert re.search(r"MiB  _conv_forward for small.py:\d+: return self.head\(", out), out
     (device, *_) = json.loads(anyaccel("memory", "--json", file))["devices"]
     assert device["peak_reserved"] <= 64 << 20 and device["holders"]
+    in_words = anyaccel("memory", file)
+    assert "_conv_forward" in in_words and "out_of_memory.py:" in in_words, in_words
     # The allocator that recorded it replays it to the byte; with more memory the request that failed is granted.
     recorded = json.loads(anyaccel("replay", "--json", file).splitlines()[0])
     assert recorded["peak_requested"] == device["peak_allocated"]
@@ -89,4 +92,4 @@ def test_a_memory_history_is_recorded_replayed_and_viewed(tmp_path):
     roomy = json.loads(anyaccel("replay", "--json", "--memory", "1GiB", file).splitlines()[0])
     assert roomy["num_ooms"] == 0
     anyaccel("view", file, "-o", page)
-    assert page.stat().st_size > 10_000
+    assert page.stat().st_size > 10_000 and "out_of_memory.py" in page.read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -33,9 +34,27 @@ def warns(done: subprocess.CompletedProcess[str], text: str) -> None:
     assert re.search(text, done.stderr), done.stderr
 
 
+def sections(library: Path) -> set[str]:
+    """The names of an ELF file's sections."""
+    image = library.read_bytes()
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count, names = struct.unpack_from("<HHH", image, 58)
+    headers = [struct.unpack_from("<IIQQQ", image, table + at * size) for at in range(count)]
+    starts = [headers[names][4] + name for name, *_ in headers]
+    return {image[start : image.index(0, start)].decode() for start in starts}
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, tmp_path / "torch_anyaccel", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.mark.skipif(shutil.which("strip") is None, reason="it was packaged whole, if it was built here")
+def test_the_library_is_packaged_without_debug_information() -> None:
+    (extension,) = PACKAGE.glob("_C*.so")
+    library = sections(PACKAGE / "libanyaccel.so")
+    assert {".dynsym", ".symtab"} <= library
+    assert ".debug_info" not in library or ".debug_info" in sections(extension), "unless all of it is for a debugger"
 
 
 def test_it_is_there_without_an_import() -> None:

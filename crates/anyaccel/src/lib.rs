@@ -87,7 +87,9 @@ pub use event::{Event, EventOptions};
 pub use functions::*;
 pub use graph::{Capture, CaptureErrorMode, Graph, GraphError, GraphNode, GraphOptions, GraphUpdate};
 pub use guard::{DeviceIndexGuard, StreamGuard};
-pub use history::{HistoryOptions, HistoryStacks, HistoryStatus, MemoryAnnotation, Recorded};
+pub use history::{
+    FrameSource, HistoryOptions, HistoryStacks, HistoryStatus, MOST_FRAMES, MemoryAnnotation, Recorded, StackTable,
+};
 pub use interrupt::interruptible;
 pub use kernel::{Kernel, LaunchArg};
 pub use linked::{Constructor, register_backend};

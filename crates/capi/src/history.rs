@@ -3,11 +3,14 @@
 use crate::json;
 use crate::pointer::{get_struct, text, write_text};
 use crate::result::{Failure, call};
+use crate::state::tables;
 use crate::types::*;
-use face::{HistoryOptions, HistoryStacks, Recorded, Runtime};
+use face::{ContextLevel, HistoryAction, HistoryOptions, HistoryStacks, Recorded, Runtime};
 use std::ffi::{c_char, c_void};
 
-/// Records what the caches of all devices do from now on, or stops and forgets it. May be called before the start.
+/// Records what the caches of all devices do from now on, or stops and forgets it. May be called before the start. Called again
+/// while something is recorded, it puts other options in force and keeps the events, unless the stacks come from elsewhere. In a
+/// child of fork nothing is recorded until it is called there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anyaccel_record_memory_history(options: *const anyaccel_history_options) -> anyaccel_result {
     call(|| {
@@ -24,14 +27,41 @@ pub unsafe extern "C" fn anyaccel_record_memory_history(options: *const anyaccel
             0 => defaults.max_entries,
             most => usize::try_from(most).unwrap_or(usize::MAX),
         };
-        Ok(Runtime::global().record_memory_history(HistoryOptions {
+        let context = match given.context {
+            ANYACCEL_CONTEXT_ALL => ContextLevel::All,
+            ANYACCEL_CONTEXT_ALLOC => ContextLevel::Alloc,
+            ANYACCEL_CONTEXT_STATE => ContextLevel::State,
+            ANYACCEL_CONTEXT_NONE => ContextLevel::Never,
+            other => return Err(Failure::argument(format!("context {other}: only ANYACCEL_CONTEXT_* are known"))),
+        };
+        let known = HistoryAction::ALL;
+        if given.skip >> known.len() != 0 {
+            return Err(Failure::argument(format!("skip {:#x}: only {} bits are known", given.skip, known.len())));
+        }
+        let callers = &tables().caller_stacks;
+        let stacks = match given.stacks {
+            ANYACCEL_STACKS_NONE => HistoryStacks::None,
+            ANYACCEL_STACKS_NATIVE => HistoryStacks::Rust,
+            // The field was yes or no once.
+            _ if (given.struct_size as usize) < size_of::<anyaccel_history_options>() => HistoryStacks::Rust,
+            // SAFETY: C1, C3 and C4 are this function's conditions.
+            ANYACCEL_STACKS_SOURCE => HistoryStacks::From(unsafe { callers.of(given.source)? }),
+            other => return Err(Failure::argument(format!("stacks {other}: only ANYACCEL_STACKS_* are known"))),
+        };
+        let told = given.stacks == ANYACCEL_STACKS_SOURCE && enabled != Recorded::Nothing;
+        Runtime::global().record_memory_history(HistoryOptions {
             enabled,
+            context,
+            stacks,
             max_entries,
-            stacks: if given.stacks == 0 { HistoryStacks::None } else { HistoryStacks::Rust },
+            skip: known.into_iter().filter(|&action| given.skip >> action as u32 & 1 != 0).collect(),
             pinned: given.pinned != 0,
             clear: given.clear != 0,
-            ..defaults
-        })?)
+        })?;
+        if !told {
+            callers.end();
+        }
+        Ok(())
     })
 }
 

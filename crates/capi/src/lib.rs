@@ -27,6 +27,7 @@ mod pool;
 mod random;
 mod result;
 mod runtime;
+mod stacks;
 mod state;
 mod stats;
 mod stream;

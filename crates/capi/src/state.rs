@@ -7,6 +7,7 @@
 //! may be held for ever. They stay reachable.
 
 use crate::result::{Failure, Result};
+use crate::stacks::CallerStacks;
 use crate::stream::KnownStreams;
 use crate::table::Table;
 use crate::types::*;
@@ -22,6 +23,7 @@ pub(crate) struct Tables {
     pub(crate) graphs: Table<Graph>,
     pub(crate) generators: Table<Generator>,
     pub(crate) known_streams: KnownStreams,
+    pub(crate) caller_stacks: CallerStacks,
     /// Reserved and imported ones, which end when nobody has them.
     streams: Mutex<Vec<Stream>>,
     pools: Mutex<Vec<Arc<MemPool>>>,
@@ -56,6 +58,7 @@ fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
         graphs: Table::new("graph"),
         generators: Table::new("generator"),
         known_streams: KnownStreams::default(),
+        caller_stacks: CallerStacks::default(),
         streams: Mutex::default(),
         pools: Mutex::default(),
         _before: before,
@@ -73,6 +76,12 @@ fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
 }
 
 impl Tables {
+    /// The runtime that they belong to, without asking which it is once more.
+    #[inline]
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// Keeps a stream that would end with its last handle.
     pub(crate) fn keep_stream(&self, stream: Stream) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream);

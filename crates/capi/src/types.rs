@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 /// The major version of this API. Another major means other meanings: compare it with anyaccel_api_version() >> 16.
 pub const ANYACCEL_API_MAJOR: u32 = 1;
 /// The minor version of this API. Minors only add: functions, numbers, fields at the end of structs with struct_size.
-pub const ANYACCEL_API_MINOR: u32 = 0;
+pub const ANYACCEL_API_MINOR: u32 = 1;
 
 /// What a function returns: ANYACCEL_OK, or why it did nothing. anyaccel_last_error() has the words.
 pub type anyaccel_result = i32;
@@ -141,6 +141,22 @@ pub const ANYACCEL_HISTORY_OFF: u32 = 0;
 pub const ANYACCEL_HISTORY_STATE: u32 = 1;
 /// Every event.
 pub const ANYACCEL_HISTORY_ALL: u32 = 2;
+
+/// Stacks of calls that take memory and of those that give it back, on blocks and events. The default.
+pub const ANYACCEL_CONTEXT_ALL: u32 = 0;
+/// Stacks of calls that take memory, on blocks and events; the event of a free shows who took the block.
+pub const ANYACCEL_CONTEXT_ALLOC: u32 = 1;
+/// Stacks of calls that take memory, on blocks alone.
+pub const ANYACCEL_CONTEXT_STATE: u32 = 2;
+/// No stacks.
+pub const ANYACCEL_CONTEXT_NONE: u32 = 3;
+
+/// No stacks: the cheapest recording.
+pub const ANYACCEL_STACKS_NONE: u32 = 0;
+/// Stacks of native code, as far as there is debug information.
+pub const ANYACCEL_STACKS_NATIVE: u32 = 1;
+/// Stacks of another language, which the caller tells: anyaccel_history_options.source.
+pub const ANYACCEL_STACKS_SOURCE: u32 = 2;
 
 /// Receives text in one or several pieces, during the call that it was given to.
 pub type anyaccel_write_text = Option<unsafe extern "C" fn(data: *mut c_void, text: *const c_char, len: usize)>;
@@ -375,6 +391,63 @@ pub struct anyaccel_pool_id {
     pub second: u64,
 }
 
+/// Names a frame of another language: the code and the place in it, say, as numbers that cost nothing to get and mean nothing to
+/// the library. Equal where the frame is the same.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct anyaccel_frame {
+    /// The first number.
+    pub code: u64,
+    /// The second number.
+    pub at: u64,
+}
+
+/// Is told, while anyaccel_stack_source.resolve runs, what a frame is.
+///
+/// @param to as it was handed to resolve.
+/// @param index which of the frames. Told again, for functions that were inlined: the frame of the caller.
+/// @param function its name. NULL: "".
+/// @param file NULL: unknown.
+/// @param line 0: unknown.
+pub type anyaccel_tell_frame = Option<
+    unsafe extern "C" fn(to: *mut c_void, index: usize, function: *const c_char, file: *const c_char, line: u32),
+>;
+
+/// How another language tells its stacks while a memory history is recorded. Set struct_size. Its functions, and what data points
+/// to, live as long as the process, and call no function of this API. They are called without locks of the library, so they may
+/// wait, for the lock of an interpreter say. Each different stack and frame is kept once, until the recording ends; names are
+/// asked for late, by snapshots.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct anyaccel_stack_source {
+    /// sizeof(anyaccel_stack_source).
+    pub struct_size: u32,
+    /// 0.
+    pub flags: u32,
+    /// For the functions.
+    pub data: *mut c_void,
+    /// Writes the frames of the calling thread, innermost first, and returns how many: at most `most`, which is 256, of which
+    /// further ones are left out at the outer end; 0 for a thread whose stack is not known. Called by whatever thread takes or gives
+    /// back memory, threads of the library too. Not NULL.
+    pub capture: Option<unsafe extern "C" fn(data: *mut c_void, frames: *mut anyaccel_frame, most: usize) -> usize>,
+    /// A frame that was captured by this thread just now is kept: what it names must not go, nor its numbers come to mean
+    /// another, until it is forgotten. May be NULL.
+    pub keep: Option<unsafe extern "C" fn(data: *mut c_void, frame: anyaccel_frame)>,
+    /// A frame is no longer kept: once for each time that it was. Called by any thread. May be NULL.
+    pub forget: Option<unsafe extern "C" fn(data: *mut c_void, frame: anyaccel_frame)>,
+    /// Says what `count` kept frames are, by calling `tell` for each, with `to`. Called by the thread that takes a snapshot. Not
+    /// NULL.
+    pub resolve: Option<
+        unsafe extern "C" fn(
+            data: *mut c_void,
+            frames: *const anyaccel_frame,
+            count: usize,
+            tell: anyaccel_tell_frame,
+            to: *mut c_void,
+        ),
+    >,
+}
+
 /// What a memory history records. Set struct_size, and all else to 0 that is not needed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -389,8 +462,16 @@ pub struct anyaccel_history_options {
     pub pinned: u32,
     /// Not 0: forget what was recorded before.
     pub clear: u32,
-    /// Not 0: with stacks of native code, as far as there is debug information.
+    /// ANYACCEL_STACKS_*.
     pub stacks: u32,
     /// 0.
     pub reserved: u32,
+    /// ANYACCEL_CONTEXT_*. Since 1.1, as all that follows.
+    pub context: u32,
+    /// Events that are not kept, a bit for each: 1 alloc, 2 free_requested, 4 free_completed, 8 segment_alloc, 16 segment_free, 32
+    /// segment_map, 64 segment_unmap, 128 oom, 256 snapshot, 512 annotate.
+    pub skip: u32,
+    /// For ANYACCEL_STACKS_SOURCE, else NULL. Read during the call. A source that equals the one before goes on with its stacks;
+    /// with another the history begins anew.
+    pub source: *const anyaccel_stack_source,
 }

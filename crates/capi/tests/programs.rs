@@ -106,24 +106,33 @@ macro_rules! on_the_host {
         })*
     };
 }
-on_the_host!(runtime, streams, events, memory, host_memory, random, graphs, stats, threads, order, exit);
+on_the_host!(runtime, streams, events, memory, host_memory, random, graphs, stats, stacks, threads, order, exit);
 
 /// Memory that the host can't reach, at made-up addresses.
 #[test]
 fn on_a_simulated_device() {
-    for program in [compile("threads", &[]), example()] {
+    for program in [compile("threads", &[]), compile("stacks", &[]), example("pi")] {
         run(&program, &[("ANYACCEL_BACKEND", "sim")]);
     }
 }
 
 #[test]
-fn the_example_runs() {
-    run(&example(), &[("ANYACCEL_BACKEND", "host")]);
+fn the_examples_run() {
+    run(&example("pi"), &[("ANYACCEL_BACKEND", "host")]);
+    // It writes beside itself what it recorded.
+    let program = example("stacks");
+    let file = program.with_extension("pickle");
+    let out = Command::new(&program).arg(&file).env("ANYACCEL_BACKEND", "host").output().expect("runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let written = std::fs::read(&file).expect("the snapshot");
+    let holds = |words: &[u8]| written.windows(words.len()).any(|part| part == words);
+    assert!(holds(b"buffers") && holds(b"program.ten"), "the stacks are in the file");
 }
 
-/// The program of `examples/capi-c`.
-fn example() -> PathBuf {
-    compile_source(&root().join("../../examples/capi-c/pi.c"), "example", &[], &["-lanyaccel"])
+/// A program of `examples/capi-c`.
+fn example(name: &str) -> PathBuf {
+    let source = root().join("../../examples/capi-c").join(name).with_extension("c");
+    compile_source(&source, &format!("example-{name}"), &[], &["-lanyaccel"])
 }
 
 #[test]

@@ -27,7 +27,19 @@ pub fn counted(count: u64, one: &str, more: &str) -> String {
 
 /// Files that are the framework's own: the frame that a reader looks for is rarely in them.
 fn is_inner(file: &str) -> bool {
-    file.is_empty() || file == "??" || ["/torch/", "\\torch\\", "torch/"].iter().any(|part| file.contains(part))
+    // Where it is installed, and where it is worked on. Programs may have a directory of that name.
+    const FRAMEWORK: [&str; 7] = [
+        "-packages/torch/",
+        "/torch/nn/",
+        "/torch/optim/",
+        "/torch/autograd/",
+        "/torch/utils/",
+        "/torch/csrc/",
+        "/torch/_",
+    ];
+    let file = file.replace('\\', "/");
+    let in_library = file.ends_with(".so") || file.contains(".so.");
+    file.is_empty() || file == "??" || in_library || FRAMEWORK.iter().any(|part| file.contains(part))
 }
 
 /// A stack in one line: the innermost frames that are the program's own, else the innermost frame.
@@ -57,8 +69,9 @@ fn short(snapshot: &Snapshot, frame: FrameId) -> String {
         if length <= LONGEST {
             return word.to_owned();
         }
-        let end: String = word.chars().skip(length - LONGEST + 3).collect();
-        format!("...{end}")
+        let opened = if word.starts_with('(') { "(" } else { "" };
+        let end: String = word.chars().skip(length + opened.len() + 3 - LONGEST).collect();
+        format!("{opened}...{end}")
     };
     text.split(' ').map(part).collect::<Vec<_>>().join(" ")
 }
@@ -77,5 +90,34 @@ mod tests {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(365_166_592), "348.25 MiB");
         assert_eq!(bytes(80 << 30), "80.00 GiB");
+    }
+    #[test]
+    fn frames_of_the_framework_are_not_the_programs() {
+        let torch = "/usr/lib/python3.11/site-packages/torch/nn/modules/conv.py";
+        for inner in [
+            torch,
+            "C:\\env\\Lib\\site-packages\\torch\\_ops.py",
+            "/src/pytorch/torch/nn/functional.py",
+            "",
+            "libc.so.6",
+        ] {
+            assert!(is_inner(inner), "{inner}");
+        }
+        for own in
+            ["train.py", "/home/me/torch/train.py", "examples/torch/small.py", "/mytorch/nn.py", "torch.autograd"]
+        {
+            assert!(!is_inner(own), "{own}");
+        }
+    }
+
+    #[test]
+    fn long_names_keep_their_end_and_their_brackets() {
+        let mut snapshot = Snapshot::new();
+        let (name, file) =
+            (snapshot.names.intern("_conv_forward"), snapshot.names.intern(&format!("/{}/conv.py", "x".repeat(80))));
+        let frame = snapshot.frame(crate::Frame { name, file, line: 560 });
+        let text = short(&snapshot, frame);
+        assert!(text.starts_with("_conv_forward (...xxx") && text.ends_with("x/conv.py:560)"), "{text}");
+        assert_eq!(text.chars().count(), "_conv_forward ".len() + 48);
     }
 }

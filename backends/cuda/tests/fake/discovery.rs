@@ -2,6 +2,7 @@
 
 use crate::Scenario;
 use crate::lab::{Lab, calls, driver};
+use anyaccel_cuda::sys::{Cuda, SymbolTable};
 use anyaccel_hal::{Absence, Layer, Verdict};
 
 const DEVICES: &str = "ANYACCEL_FAKE_CUDA_DEVICES";
@@ -57,7 +58,7 @@ fn looking_starts_nothing() {
 /// By the table's own years.
 fn what_a_driver_lacks() {
     let cuda = anyaccel_cuda::sys::cuda().expect("a driver");
-    for symbol in anyaccel_cuda::sys::Cuda::SYMBOLS {
+    for symbol in Cuda::SYMBOLS {
         assert_eq!(cuda.has(symbol.name), symbol.since <= (11, 8), "{symbol:?}");
     }
 }

@@ -6,6 +6,8 @@ seeds that are set before wait for the start.
 
 from __future__ import annotations
 
+import atexit
+import os
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +27,7 @@ from .random import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch.types import Device
 
@@ -74,6 +76,9 @@ __all__ = [
 ]
 
 _name: str = torch._C._get_privateuse1_backend_name()
+
+# Host functions whose turn comes while the interpreter goes aren't called, and memory is given back without a stack.
+atexit.register(_C.close_interpreter)
 
 max_memory_allocated = torch.accelerator.max_memory_allocated
 max_memory_reserved = torch.accelerator.max_memory_reserved
@@ -240,17 +245,73 @@ def set_memory_budget(bytes: int | None, device: Device = None) -> None:
     _C.set_memory_budget(_index(device), bytes)
 
 
-def record_memory_history(enabled: str | None = "all", max_entries: int = 0, stacks: bool = False, clear: bool = False) -> None:
-    """Records what the allocator does: ``"all"``, ``"state"`` (who holds what, no events), or None to stop."""
-    kinds = {None: 0, "state": 1, "all": 2}
-    if enabled not in kinds:
-        raise ValueError(f"enabled: expected None, 'state' or 'all', got {enabled!r}")
-    _C.record_memory_history(kinds[enabled], max_entries, stacks, clear)
+def record_memory_history(
+    enabled: str | None = "all",
+    context: str | None = "all",
+    stacks: str | None = "python",
+    max_entries: int = 1 << 20,
+    clear_history: bool = False,
+    skip_actions: Iterable[str] | None = None,
+    record_pinned_host_memory: bool = False,
+) -> None:
+    """Records what the allocators do from now on, as ``torch.cuda.memory._record_memory_history``. Starts nothing.
+
+    ``enabled``: ``"all"`` every event; ``"state"`` only who holds what; ``None`` nothing: what was recorded is forgotten.
+    ``context``: for which calls the caller's stack is taken: ``"all"``; ``"alloc"``, those that take memory; ``"state"``, the
+    same, shown by blocks only; ``None``. ``stacks``: ``"python"``, frames of Python and operators of backward; ``"all"``, the
+    frames of C++ up to the interpreter too; ``None``, empty ones, which is cheapest. Of more than ``max_entries`` events a
+    device the oldest go. ``skip_actions``: names of events that are not kept. A forked child begins without.
+    """
+    options = (
+        _choice("enabled", enabled, (None, "state", "all")),
+        _choice("context", context, ("all", "alloc", "state", None)),
+        _choice("stacks", stacks, (None, "python", "all")),
+    )
+    if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 1:
+        raise ValueError(f"max_entries: expected a positive int, got {max_entries!r}")
+    if isinstance(skip_actions, str):
+        raise TypeError("skip_actions: expected a list of names, not one name")
+    skip = 0
+    for action in skip_actions or ():
+        skip |= 1 << _choice("skip_actions", action, _ACTIONS)
+    _C.record_memory_history(
+        options[0],
+        options[1],
+        options[2] > 0,
+        options[2] > 1,
+        min(max_entries, 2**63),
+        clear_history,
+        skip,
+        record_pinned_host_memory,
+    )
 
 
-def dump_memory_snapshot(path: str) -> None:
-    """Writes what was recorded to a file, which PyTorch's memory viewer and ``anyaccel view`` read."""
-    _C.dump_memory_snapshot(str(path))
+_ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+    "annotate",
+)
+
+
+def _choice(argument: str, given: str | None, known: Sequence[str | None]) -> int:
+    """Which of the known values was given."""
+    for at, value in enumerate(known):
+        if given == value:
+            return at
+    raise ValueError(f"{argument}: expected one of {', '.join(map(repr, known))}, got {given!r}")
+
+
+def dump_memory_snapshot(path: str | os.PathLike[str]) -> None:
+    """Writes what was recorded to a file, all of it or nothing, for PyTorch's memory viewer, ``python -m
+    torch.cuda._memory_viz``, ``anyaccel memory`` and ``anyaccel view``."""
+    _C.dump_memory_snapshot(os.fspath(path))
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

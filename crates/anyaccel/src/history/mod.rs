@@ -11,9 +11,11 @@ mod convert;
 mod options;
 #[cfg(feature = "backtrace")]
 mod stacks;
+mod table;
 
 pub use annotation::MemoryAnnotation;
 pub use options::{HistoryOptions, HistoryStacks, Recorded};
+pub use table::{FrameSource, MOST_FRAMES, StackTable};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -103,7 +105,10 @@ impl Runtime {
     pub fn record_memory_history(&self, options: HistoryOptions) -> Result<()> {
         let call = "record_memory_history";
         self.check_generation(call, "runtime")?;
+        // Dropped when no lock is held, as it may own the last of a source.
+        let _before: Option<Recording>;
         let mut state = self.core.memory.history.state();
+        _before = state.recording.clone();
         if options.enabled == Recorded::Nothing {
             state.recording = None;
             state.annotations.clear();
@@ -182,7 +187,7 @@ impl Runtime {
 impl State {
     #[cfg(feature = "backtrace")]
     fn own_stacks(&mut self) -> Option<Arc<dyn StackSource>> {
-        Some(Arc::clone(self.own_stacks.get_or_insert_with(|| Arc::new(stacks::Backtraces::default()))))
+        Some(Arc::clone(self.own_stacks.get_or_insert_with(|| Arc::new(StackTable::new(stacks::Backtraces)))))
     }
 
     #[cfg(not(feature = "backtrace"))]

@@ -1,110 +1,50 @@
 //! Rust backtraces: addresses while the program runs, names and lines when somebody asks.
 //!
-//! A stack is a list of instruction addresses, stored once and named by number. Its lock is a runtime's own, and in a
-//! forked child nothing here is touched: the table and the unwinder's locks may have been held by another thread of the
-//! parent.
+//! A forked child has none: the unwinder's locks may have been held by another thread of the parent.
 
+use super::table::FrameSource;
 use crate::fork;
-use anyaccel_engine::history::{StackFrame, StackId, StackSource};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use anyaccel_engine::history::StackFrame;
 
 /// Frames of a stack that are kept, the innermost ones.
 const DEPTH: usize = 64;
-/// Different stacks that are kept; further ones count as unknown.
-const MOST: usize = 1 << 20;
 
-/// The backtraces of one runtime.
-pub(super) struct Backtraces {
-    table: Mutex<Table>,
-    epoch: u64,
-}
+/// Instruction addresses of the present process.
+pub(super) struct Backtraces;
 
-impl Default for Backtraces {
-    fn default() -> Self {
-        Backtraces { table: Mutex::default(), epoch: fork::birth() }
-    }
-}
+impl FrameSource for Backtraces {
+    type Frame = usize;
 
-type Key = (Option<&'static str>, Box<[usize]>);
-
-#[derive(Default)]
-struct Table {
-    numbers: HashMap<Arc<Key>, u32>,
-    /// By number, from 1.
-    stacks: Vec<Arc<Key>>,
-    /// Frames by address; several where functions were inlined.
-    frames: HashMap<usize, Arc<[StackFrame]>>,
-}
-
-impl Backtraces {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether this is the process that made the table, never forked from another that may have left locks behind.
-    fn usable(&self) -> bool {
-        self.epoch == fork::epoch() && !fork::is_child()
-    }
-}
-
-impl StackSource for Backtraces {
-    fn stack(&self, call: Option<&'static str>) -> StackId {
-        if !self.usable() {
-            return StackId::EMPTY;
+    fn capture(&self, frames: &mut [usize]) -> usize {
+        if fork::is_child() {
+            return 0;
         }
-        let (mut addresses, mut len) = ([0; DEPTH], 0);
+        let (most, mut len) = (frames.len().min(DEPTH), 0);
         backtrace::trace(|frame| {
-            addresses[len] = frame.ip() as usize;
+            frames[len] = frame.ip() as usize;
             len += 1;
-            len < DEPTH
+            len < most
         });
-        let key: Key = (call, addresses[..len].into());
-        let mut table = self.table();
-        if let Some(&number) = table.numbers.get(&key) {
-            return StackId(number);
-        }
-        if table.stacks.len() == MOST {
-            return StackId::EMPTY;
-        }
-        let key = Arc::new(key);
-        table.stacks.push(Arc::clone(&key));
-        let number = table.stacks.len() as u32;
-        table.numbers.insert(key, number);
-        StackId(number)
+        len
     }
 
-    fn frames(&self, stack: StackId) -> Vec<StackFrame> {
-        if !self.usable() {
+    fn resolve(&self, frames: &[usize]) -> Vec<Vec<StackFrame>> {
+        if fork::is_child() {
             return Vec::new();
         }
-        let mut table = self.table();
-        let at = (stack.0 as usize).checked_sub(1);
-        let Some(key) = at.and_then(|at| table.stacks.get(at)).cloned() else { return Vec::new() };
-        let mut frames: Vec<StackFrame> = Vec::new();
-        for &address in &key.1 {
-            let known = table.frames.entry(address).or_insert_with(|| resolve(address));
-            frames.extend(known.iter().cloned());
-        }
-        // What lies between the call and this function is of no use to its reader.
-        let own = frames.iter().take_while(|frame| is_own(&frame.name)).count();
-        frames.drain(..own);
-        if let Some(call) = key.0 {
-            frames.insert(0, StackFrame { name: call.into(), file: "".into(), line: 0 });
-        }
-        frames
+        frames.iter().map(|&address| resolve(address)).collect()
+    }
+
+    /// What belongs to capturing, or to the cache that asked for it.
+    fn is_own(&self, frame: &StackFrame) -> bool {
+        let name = frame.name.trim_start_matches('<');
+        ["backtrace::", "anyaccel::history::", "anyaccel_engine::", "core::", "std::panic", "__rust_try"]
+            .into_iter()
+            .any(|start| name.starts_with(start))
     }
 }
 
-/// Whether a function belongs to capturing, or to the cache that asked for it.
-fn is_own(name: &str) -> bool {
-    let name = name.trim_start_matches('<');
-    ["backtrace::", "anyaccel::history::", "anyaccel_engine::", "core::", "std::panic", "__rust_try"]
-        .into_iter()
-        .any(|start| name.starts_with(start))
-}
-
-fn resolve(address: usize) -> Arc<[StackFrame]> {
+fn resolve(address: usize) -> Vec<StackFrame> {
     let mut frames = Vec::new();
     // The address is that of the next instruction, which may belong to another line.
     let call = std::ptr::without_provenance_mut(address.saturating_sub(1));
@@ -116,5 +56,5 @@ fn resolve(address: usize) -> Arc<[StackFrame]> {
     if frames.is_empty() {
         frames.push(StackFrame { name: format!("{address:#x}").into(), file: "".into(), line: 0 });
     }
-    frames.into()
+    frames
 }

@@ -20,6 +20,8 @@ static void *memory, *pinned;
 static anyaccel_event event;
 static anyaccel_graph graph;
 
+static anyaccel_stream pooled;
+
 static void use(void) {
     void *own;
     OK(anyaccel_alloc(0, 100, NOW, &own));
@@ -31,11 +33,23 @@ static void use(void) {
 static void after_start(void) {
     if (strcmp(getenv("FORK"), "restarts") == 0) {
         CHECK(!anyaccel_is_started());
+        /* What was current is the parent's; a number names the child's own stream. */
+        anyaccel_stream current, before;
+        OK(anyaccel_stream_current(HERE, &current));
+        CHECK(current == ANYACCEL_STREAM(0, 0));
+        OK(anyaccel_stream_exchange(pooled, &before));
+        CHECK(before == current);
+        OK(anyaccel_stream_current(0, &current));
+        CHECK(current == pooled);
         use();
     } else {
         void *own;
         REFUSED(ANYACCEL_ERROR_FORKED, "Cannot re-initialize", anyaccel_alloc(0, 100, NOW, &own));
         REFUSED(ANYACCEL_ERROR_FORKED, "'spawn'", anyaccel_init());
+        anyaccel_stream current;
+        REFUSED(ANYACCEL_ERROR_FORKED, "'spawn'", anyaccel_stream_current(0, &current));
+        REFUSED(ANYACCEL_ERROR_FORKED, "'spawn'", anyaccel_stream_exchange(pooled, &current));
+        REFUSED(ANYACCEL_ERROR_FORKED, "'spawn'", anyaccel_stream_synchronize(NOW));
         OK(anyaccel_synchronize_device(0));
     }
     /* What the parent has is refused, and nothing hangs. */
@@ -59,6 +73,8 @@ int main(void) {
     OK(anyaccel_host_alloc(0, 100, &pinned));
     OK(anyaccel_graph_create(0, &graph));
     OK(anyaccel_event_record(event, NOW));
+    OK(anyaccel_stream_from_pool(0, 0, &pooled));
+    OK(anyaccel_stream_exchange(pooled, NULL));
     in_child(after_start);
     use();
     OK(anyaccel_event_synchronize(event));

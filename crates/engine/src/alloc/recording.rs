@@ -8,8 +8,9 @@ use super::heap::Heap;
 use super::settings::Settings;
 use super::snapshot::SegmentView;
 use super::{Handle, PoolId};
-use crate::history::{Action, GIVERS, HistoryOptions, Recorder, Records, StackId, TAKERS, captured, enter_scope};
+use crate::history::{Action, GIVERS, HistoryOptions, Recorder, Records, StackId, StackSource, TAKERS, captured, enter_scope};
 use crate::sync::Ordering;
+use std::sync::Arc;
 
 /// A bit of `DeviceCache::notice`: `side` may hold something.
 pub(super) const SIDE: u64 = 1;
@@ -90,9 +91,11 @@ impl DeviceCache {
     /// another source than before.
     pub fn record_history(&self, options: Option<&HistoryOptions>, clear: bool) {
         let stacks = options.map_or(0, HistoryOptions::captured);
+        // Dropped when no lock is held: the last owner of a source may have much to let go of, and wait for it.
+        let _before: Option<Arc<dyn StackSource>>;
         let mut own = self.source.lock();
         let goes_on = !clear && options.is_some_and(|options| options.same_source(&own));
-        *own = options.and_then(|options| options.source.clone());
+        _before = std::mem::replace(&mut *own, options.and_then(|options| options.source.clone()));
         let mut heap = self.lock();
         match (options, &mut heap.recorder) {
             (Some(options), Some(recorder)) if goes_on => recorder.change(options),

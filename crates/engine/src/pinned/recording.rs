@@ -6,8 +6,9 @@
 use super::cache::{Guard, HostCache};
 use super::state::{Life, State};
 use crate::alloc::HistoryCounts;
-use crate::history::{Action, HistoryOptions, Recorder, Records, StackId, captured};
+use crate::history::{Action, HistoryOptions, Recorder, Records, StackId, StackSource, captured};
 use crate::sync::Ordering;
+use std::sync::Arc;
 
 /// A block of pinned memory, which is a segment of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,9 +90,11 @@ impl HostCache {
     /// Records what happens from now on, or, with `None`, stops and forgets what was recorded; as
     /// [`DeviceCache::record_history`](crate::alloc::DeviceCache::record_history). Calls no port.
     pub fn record_history(&self, options: Option<&HistoryOptions>, clear: bool) {
+        // Dropped when no lock is held: the last owner of a source may have much to let go of, and wait for it.
+        let _before: Option<Arc<dyn StackSource>>;
         let mut own = self.source.lock();
         let goes_on = !clear && options.is_some_and(|options| options.same_source(&own));
-        *own = options.and_then(|options| options.source.clone());
+        _before = std::mem::replace(&mut *own, options.and_then(|options| options.source.clone()));
         let mut state = self.lock();
         match (options, &mut state.recorder) {
             (Some(options), Some(recorder)) if goes_on => recorder.change(options),
