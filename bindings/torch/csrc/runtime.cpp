@@ -145,6 +145,9 @@ void throw_deferred() {
     std::string text;
     {
       const std::lock_guard lock(left.mutex);
+      if (!left.any) {
+        return; // another thread has told it
+      }
       text = std::exchange(left.text, {});
       left.any = false;
     }
