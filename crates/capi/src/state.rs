@@ -4,11 +4,11 @@
 //!
 //! The tables belong to one process-wide runtime of the face, of which each generation of the process has its own. In a child
 //! of fork the runtime is another one, so new tables are made, and those of the parent are never touched again: a lock in them
-//! may be held for ever. They stay reachable.
+//! may be held for ever. They stay reachable. Their handles differ from those of all later ones.
 
 use crate::result::{Failure, Result};
 use crate::stream::KnownStreams;
-use crate::table::Table;
+use crate::table::{GENERATIONS, Table};
 use crate::types::*;
 use face::random::Generator;
 use face::{Event, Graph, MemPool, Runtime, Stream};
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) struct Tables {
     runtime: Runtime,
+    /// How many before it had tables.
+    generation: u32,
     pub(crate) events: Table<Event>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) generators: Table<Generator>,
@@ -50,11 +52,14 @@ pub(crate) fn tables() -> &'static Tables {
 
 #[cold]
 fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
+    // SAFETY: null, or leaked and never freed. What is read was written before it was published.
+    let generation = unsafe { before.as_ref() }.map_or(0, |before| (before.generation + 1) % GENERATIONS);
     let made = Box::into_raw(Box::new(Tables {
         runtime,
-        events: Table::new("event"),
-        graphs: Table::new("graph"),
-        generators: Table::new("generator"),
+        generation,
+        events: Table::new("event", generation),
+        graphs: Table::new("graph", generation),
+        generators: Table::new("generator", generation),
         known_streams: KnownStreams::default(),
         streams: Mutex::default(),
         pools: Mutex::default(),

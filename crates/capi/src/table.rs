@@ -4,17 +4,24 @@
 //!
 //! - A handle is the index of a place and the number of times that it was filled, which is odd while it is full: so a handle
 //!   that was destroyed is refused, even after the place was filled again. It is never 0, and its top bit is clear.
+//! - Between the two stands the table's generation. A child of fork has tables of its own, and what it inherited from its parent
+//!   must never name, or destroy, what it made itself.
 //! - Places are made 256 at a time and never move or go. A place is filled and emptied by who got its index from `spare` and by
 //!   who turned its count to even, each one thread. `with` reads without a lock: C2 keeps handles from being destroyed meanwhile.
 //! - No lock is held while a value is used or dropped.
 
 use crate::result::{Failure, Result};
+use crate::types::{ANYACCEL_ERROR_STALE, ANYACCEL_ERROR_STATE};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 const CHUNK: usize = 256;
 const CHUNKS: usize = 1024;
+/// Where the generation begins in a handle, above the index.
+const GENERATION: u32 = (CHUNK * CHUNKS).trailing_zeros();
+/// So many generations are told apart: those of children of children.
+pub(crate) const GENERATIONS: u32 = 1 << (u32::BITS - GENERATION);
 /// Above the most that a place is filled; then it stays empty.
 const WORN_OUT: u32 = (1 << 31) - 2;
 
@@ -27,6 +34,8 @@ type Chunk<T> = Box<[Place<T>]>;
 
 pub(crate) struct Table<T> {
     what: &'static str,
+    /// The part of its handles that is the same in all of them.
+    generation: u32,
     chunks: [OnceLock<Chunk<T>>; CHUNKS],
     spare: Mutex<Spare>,
 }
@@ -41,18 +50,24 @@ struct Spare {
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T> Table<T> {
-    /// An empty one, of that kind of handle.
-    pub(crate) fn new(what: &'static str) -> Self {
-        Self { what, chunks: [const { OnceLock::new() }; CHUNKS], spare: Mutex::default() }
+    /// An empty one, of that kind of handle, in that generation of the process.
+    pub(crate) fn new(what: &'static str, generation: u32) -> Self {
+        let generation = generation << GENERATION;
+        Self { what, generation, chunks: [const { OnceLock::new() }; CHUNKS], spare: Mutex::default() }
     }
 
     fn place(&self, handle: u64) -> Option<&Place<T>> {
-        let index = handle as u32 as usize;
+        // Beyond the last place in any other generation.
+        let index = (handle as u32 ^ self.generation) as usize;
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
     #[cold]
     fn unknown(&self, handle: u64) -> Failure {
+        if (handle as u32 >> GENERATION) < (self.generation >> GENERATION) && handle >> 32 & 1 == 1 {
+            let text = format!("{handle:#x} is from before this process was forked: make a new {} here", self.what);
+            return Failure::new(ANYACCEL_ERROR_STALE, text);
+        }
         Failure::handle(format!("{handle:#x} is no live {}: it was destroyed already, or never given out", self.what))
     }
 
@@ -68,7 +83,7 @@ impl<T> Table<T> {
                 }
                 None => {
                     let text = format!("{} {}s live already: destroy some", CHUNK * CHUNKS, self.what);
-                    return Err(Failure::new(crate::types::ANYACCEL_ERROR_STATE, text));
+                    return Err(Failure::new(ANYACCEL_ERROR_STATE, text));
                 }
             }
         };
@@ -79,7 +94,7 @@ impl<T> Table<T> {
         unsafe { *place.value.get() = Some(value) };
         let filled = place.filled.load(Ordering::Relaxed) + 1;
         place.filled.store(filled, Ordering::Release);
-        Ok(u64::from(filled) << 32 | u64::from(index))
+        Ok(u64::from(filled) << 32 | u64::from(index | self.generation))
     }
 
     /// Runs `f` with the value of a handle.
@@ -106,7 +121,7 @@ impl<T> Table<T> {
         // SAFETY: this thread alone turned the count to even, and the index is not spare yet.
         let value = unsafe { (*place.value.get()).take() };
         if filled < WORN_OUT {
-            self.spare.lock().unwrap_or_else(PoisonError::into_inner).empty.push(handle as u32);
+            self.spare.lock().unwrap_or_else(PoisonError::into_inner).empty.push(handle as u32 ^ self.generation);
         }
         value.ok_or_else(|| self.unknown(handle))
     }
@@ -118,7 +133,7 @@ mod tests {
 
     #[test]
     fn handles_name_their_value_until_it_is_removed() -> Result {
-        let table = Table::new("number");
+        let table = Table::new("number", 0);
         let (one, two) = (table.insert(1)?, table.insert(2)?);
         assert!(one != two && one != 0 && one >> 63 == 0);
         assert_eq!((table.with(one, |&n| Ok(n))?, table.with(two, |&n| Ok(n))?), (1, 2));
@@ -134,8 +149,24 @@ mod tests {
     }
 
     #[test]
+    fn generations_have_handles_of_their_own() -> Result {
+        let tables = [0, 1, 2, GENERATIONS - 1].map(|generation| Table::new("number", generation));
+        let handles = tables.iter().map(|table| table.insert(7)).collect::<Result<Vec<_>>>()?;
+        for (i, table) in tables.iter().enumerate() {
+            for (j, &handle) in handles.iter().enumerate().filter(|&(j, _)| i != j) {
+                let failure = format!("{:?}", table.remove(handle).expect_err("another generation's"));
+                assert_eq!(failure.contains("forked"), j < i, "{failure}");
+            }
+            assert_eq!(table.remove(handles[i])?, 7);
+            let again = table.insert(8)?;
+            assert!(again != handles[i] && again as u32 == handles[i] as u32, "the same place");
+        }
+        Ok(())
+    }
+
+    #[test]
     fn many_threads_fill_and_empty_places() {
-        let table = Table::new("number");
+        let table = Table::new("number", 0);
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
                 let table = &table;
