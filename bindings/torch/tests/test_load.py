@@ -67,7 +67,7 @@ def test_importing_starts_nothing() -> None:
     code = (
         "import torch; assert torch.accelerator.is_available() and torch.accelerator.device_count() == 1;"
         "torch.manual_seed(3); assert not torch.anyaccel.is_initialized();"
-        "assert torch.accelerator.random.initial_seed() == 3 and torch.anyaccel.is_initialized()"
+        "assert torch.anyaccel.initial_seed() == 3 and torch.anyaccel.is_initialized()"
     )
     done = python(code, ANYACCEL_TORCH_NAME=None)
     assert done.returncode == 0, done.stderr
@@ -86,7 +86,7 @@ def test_no_such_backend() -> None:
 
 def test_no_device() -> None:
     warns(python(WORKS, ANYACCEL_BACKEND="host", ANYACCEL_HOST_DEVICES="0"), "ANYACCEL_BACKEND=host has no device")
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "ANYACCEL_OPENCL_LIBRARY": "/nowhere", "ANYACCEL_CUDA_LIBRARY": "/nowhere"}
+    hidden = {f"ANYACCEL_{name}_LIBRARY": "/nowhere" for name in ("OPENCL", "CUDA", "ZE")}
     warns(python(WORKS, ANYACCEL_BACKEND=None, **hidden), "ANYACCEL_BACKEND=host makes one")
 
 

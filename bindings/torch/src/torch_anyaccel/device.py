@@ -123,6 +123,13 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
+def __getattr__(name: str) -> Any:
+    # What torch.utils.checkpoint looks at, before it keeps the states of the generators.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _lazy_init() -> None:
     """Called by PyTorch before the first use. In a forked child whose parent had started a runtime that can't be started
     twice, this is the error that everything raises."""
