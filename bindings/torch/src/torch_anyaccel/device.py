@@ -134,6 +134,13 @@ def _is_in_bad_fork() -> bool:
     return _C.is_in_bad_fork()
 
 
+def __getattr__(name: str) -> Any:
+    # What ``torch.utils.checkpoint`` asks before it sees to the states of generators.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def current_device() -> int:
     """The index of this thread's current device."""
     return torch.accelerator.current_device_index()
