@@ -263,3 +263,19 @@ def dump_memory_snapshot(path: str) -> None:
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """What ``torch.autocast`` may compute in."""
     return [torch.float16, torch.bfloat16]
+
+
+_dlpack_device = torch.Tensor.__dlpack_device__
+
+
+def _dlpack_device_of_any(self: torch.Tensor) -> tuple[Any, int]:
+    # PyTorch's own looks for a name of ours that no device has, and so knows no type for it.
+    try:
+        return _dlpack_device(self)
+    except ValueError:
+        if self.device.type != _name:
+            raise
+        return torch.utils.dlpack.DLDeviceType.kDLExtDev, self.device.index
+
+
+torch.Tensor.__dlpack_device__ = _dlpack_device_of_any
