@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch_anyaccel
+from torch_anyaccel import _load
 
 PACKAGE = Path(torch_anyaccel.__file__).parent
 WORKS = "import torch; assert torch.ones(2).sum() == 2; assert torch._C._get_privateuse1_backend_name() == 'privateuseone'"
@@ -78,6 +79,15 @@ def test_another_name() -> None:
     done = python(code, ANYACCEL_TORCH_NAME="chip")
     assert done.returncode == 0, done.stderr
     warns(python(WORKS, ANYACCEL_TORCH_NAME="Bad Name"), "ANYACCEL_TORCH_NAME='Bad Name'")
+
+
+@pytest.mark.parametrize(
+    "name", ["cuda", "cpu", "meta", "privateuseone", "nn", "ones", "float", "data", "shape", "storage", "a b", "", "x1", "class", "é", "A"]
+)
+def test_names_that_are_none_or_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(_load.NAME_VARIABLE, name)
+    with pytest.raises(_load.Unavailable, match=f"{_load.NAME_VARIABLE}='{name}' is (no name|taken)"):
+        _load.register()
 
 
 def test_no_such_backend() -> None:
