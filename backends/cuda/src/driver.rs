@@ -241,6 +241,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         other.device != device && asked.is_ok() && can != 0
     };
     let context = Arc::new(Context::retain(cuda, device, ordinal, Arc::clone(&machine.callbacks))?);
+    machine.opened.add(&context.returns);
     let limits = Limits::ask(&context, whole);
     let ordered = match env::var(ALLOC).as_deref() {
         Ok("async")

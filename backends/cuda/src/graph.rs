@@ -112,13 +112,25 @@ impl Drop for Draft<'_> {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
-            // SAFETY: made by this module; replays have ended (H31), or nothing waits for them (H25).
-            unsafe {
-                let _exec = self.context.cuda.cuGraphExecDestroy(self.exec);
-                let _graph = self.context.cuda.cuGraphDestroy(self.graph);
+        let (exec, graph) = (self.exec, self.graph);
+        let destroy = move |cuda: &Cuda| {
+            // SAFETY: made by this module; replays have ended (H31).
+            unsafe { cuda.cuGraphExecDestroy(exec).and(cuda.cuGraphDestroy(graph)) }
+        };
+        if !self.context.is_busy() {
+            if let Ok(_current) = self.context.enter() {
+                let _destroyed = destroy(self.context.cuda);
             }
+            return;
         }
+        // The driver ends, with replays under way (H25): they still call the nodes.
+        let nodes = std::mem::take(&mut self.nodes);
+        nodes.iter().filter_map(|node| node.function.as_ref()).for_each(|function| function.end());
+        self.context.returns.hand(move |cuda| {
+            let destroyed = destroy(cuda);
+            drop(nodes);
+            destroyed
+        });
     }
 }
 

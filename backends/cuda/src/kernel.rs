@@ -89,11 +89,9 @@ pub(crate) fn told(fault: Fault, log: &[u8]) -> Fault {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
-            let _relaxed = self.context.relaxed();
-            // SAFETY: loaded by `load`; its launches have ended (H4), or nothing waits for them (H25).
-            let _unloaded = unsafe { self.context.cuda.cuModuleUnload(self.raw) };
-        }
+        let module = self.raw;
+        // SAFETY: loaded by `load`; its launches have ended (H4), or come before this in `returns` (H25).
+        self.context.returns.hand(move |cuda| unsafe { cuda.cuModuleUnload(module) });
     }
 }
 

@@ -42,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) peers: bool,
     pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
+    /// Calls after the driver has shut down end the process.
+    pub(crate) late: bool,
 }
 
 static CONFIG: AtomicPtr<Config> = AtomicPtr::new(ptr::null_mut());
@@ -78,6 +80,7 @@ fn read() -> Config {
         peers: text("PEERS").as_deref() != Some("0"),
         failures: Failures::new(&failures),
         log,
+        late: text("LATE").as_deref() == Some("abort"),
     }
 }
 
