@@ -613,6 +613,7 @@ typedef struct anyaccel_node {
 #define ANYACCEL_GRAPHS_HOST_CALLS 0x4u  /* functions of the host may be nodes */
 #define ANYACCEL_GRAPHS_HOST_COPIES 0x8u /* copies from and to host memory may be nodes */
 #define ANYACCEL_GRAPHS_UPDATE 0x10u     /* nodes can be updated */
+#define ANYACCEL_GRAPHS_ORDERED 0x20u    /* replays of one graph follow one another, whatever streams they go to */
 
 typedef struct anyaccel_graphs_limits {
     uint32_t struct_size;

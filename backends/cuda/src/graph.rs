@@ -343,7 +343,8 @@ impl CudaDevice {
 impl Graphs for CudaDevice {
     fn limits(&self) -> GraphsLimits {
         let host_calls = self.limits.graph_host_calls;
-        GraphsLimits { capture: true, list: true, host_calls, host_copies: true, update: true }
+        // The driver orders a launch behind the one before of the same executable graph.
+        GraphsLimits { capture: true, list: true, host_calls, host_copies: true, update: true, ordered: true }
     }
 
     unsafe fn begin(&self, stream: StreamId, mode: CaptureMode) -> Result<CaptureId, Fault> {
@@ -429,7 +430,7 @@ impl Graphs for CudaDevice {
             (graph, self.stream(stream, "cuGraphLaunch")?)
         };
         let _current = self.context.enter()?;
-        // SAFETY: both live; one replay at a time, as this function's caller promises.
+        // SAFETY: both live; the driver lets one replay run at a time.
         let launched = graph.functions.replay(|| unsafe { self.context.cuda.cuGraphLaunch(graph.exec, stream.raw) });
         stream.touch();
         self.context.check(launched)

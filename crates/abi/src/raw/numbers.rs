@@ -178,6 +178,8 @@ numbers! {
     GRAPHS_HOST_COPIES = 0x8;
     /// Nodes can be updated.
     GRAPHS_UPDATE = 0x10;
+    /// Replays of one graph follow one another by themselves.
+    GRAPHS_ORDERED = 0x20;
 
     /// [`Telemetry::utilization`](anyaccel_hal::Telemetry::utilization).
     SENSOR_UTILIZATION = 0;
