@@ -472,6 +472,7 @@ typedef struct anyaccel_virtual_memory_table {
 #define ANYACCEL_FORMAT_OPENCL_C 4u
 #define ANYACCEL_FORMAT_MSL 5u
 #define ANYACCEL_FORMAT_HOST_FN 6u /* a function of this process */
+#define ANYACCEL_FORMAT_CUDA_C 7u  /* CUDA C++ source, functions declared extern "C" */
 
 typedef struct anyaccel_kernels_limits {
     uint32_t struct_size;

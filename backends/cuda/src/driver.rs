@@ -20,8 +20,8 @@ use anyaccel_kit::Mutex;
 use std::env;
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Chooses where memory comes from: `async` for the driver's stream-ordered pool.
 const ALLOC: &str = "ANYACCEL_CUDA_ALLOC";
@@ -270,6 +270,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         limits,
         ordered,
         sensors,
+        compiles: OnceLock::new(),
         context,
         machine: Arc::clone(machine),
     })

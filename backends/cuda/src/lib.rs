@@ -15,7 +15,7 @@
 //! | `memory`, `virtual_memory` | segments, pinned memory, peers; growable segments |
 //! | `returns` | what is given back, by a thread that may wait for the driver |
 //! | `kernel`, `params`, `builtin` | loading and launching; the built-in kernels |
-//! | `compiler` | CUDA C++ to PTX, where NVRTC is installed |
+//! | `compiler` | CUDA C++ to PTX, where NVRTC is installed; kernels are loaded from either |
 //! | `graph` | native graphs of captures and lists |
 //! | `native_events`, `telemetry` | events with names of their own; sensors |
 //!

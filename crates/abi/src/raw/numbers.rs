@@ -149,6 +149,8 @@ numbers! {
     FORMAT_MSL = 5;
     /// [`Format::HostFn`](anyaccel_hal::Format::HostFn).
     FORMAT_HOST_FN = 6;
+    /// [`Format::CudaC`](anyaccel_hal::Format::CudaC).
+    FORMAT_CUDA_C = 7;
 
     /// [`Op::Copy`](anyaccel_hal::Op::Copy).
     OP_COPY = 1;
