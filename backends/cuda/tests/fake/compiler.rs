@@ -153,13 +153,13 @@ fn behind_the_face() {
         // SAFETY: launched below with the arguments that it expects.
         unsafe { runtime.load_kernel((), Format::CudaC, source.as_bytes(), entry) }
     };
-    let source = SOURCE.replace("STEP", "3");
+    let source = SOURCE.replace("STEP", "1");
     let kernel = load(&source, "increment").expect("a kernel");
     let (stream, buffer) = (runtime.current_stream(()).expect("a stream"), runtime.zeros(4000).expect("memory"));
     let args = [LaunchArg::Buffer(buffer.all()), LaunchArg::Bytes(&1000_u32.to_le_bytes())];
     // SAFETY: as above.
     unsafe { stream.launch(&kernel, Launch::linear(4, 256), &args) }.expect("a launch");
-    assert_eq!(buffer.to_vec().expect("bytes"), [3, 0, 0, 0].repeat(1000));
+    assert_eq!(buffer.to_vec().expect("bytes"), [1, 0, 0, 0].repeat(1000));
     let broken = load(&source.replace("words[at]", "word[at]"), "increment").expect_err("it does not compile");
     assert!(broken.to_string().contains("kernel.cu(5)"), "{broken}");
     let missing = load(&source, "decrement").expect_err("it has no such function");
