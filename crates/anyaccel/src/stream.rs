@@ -233,7 +233,7 @@ impl Runtime {
     /// Makes a stream the current one of its device on this thread, and returns the one that was. The current device stays.
     ///
     /// # Errors
-    /// As [`Runtime::set_stream`].
+    /// As [`Runtime::set_stream`]; [`Error::InsideHostFunction`] in a host function.
     #[inline]
     pub fn exchange_stream(&self, stream: &Stream) -> Result<Stream> {
         if !self.same(&stream.runtime) {
@@ -241,6 +241,10 @@ impl Runtime {
         }
         let call = "exchange_stream";
         self.check_generation(call, "stream")?;
+        if local::in_host_fn() {
+            // The default stream couldn't be told, and by then it would have been done.
+            return Err(Error::InsideHostFunction { call });
+        }
         let lane = match local::exchange_stream(self.core.key(), || self.weak(), stream.lane.clone()) {
             Some(lane) => lane,
             None => {
