@@ -22,7 +22,7 @@ class WithInterpreter {
   PyGILState_STATE state_{};
 };
 
-// Nobody gets the GIL that way any more; waits for those that have it. To be called, with the GIL, before the interpreter
+// Nobody gets the GIL that way any more; waits some seconds for those that have it. To be called, with the GIL, before the interpreter
 // goes. False if a signal's handler raised meanwhile.
 bool close_interpreter();
 

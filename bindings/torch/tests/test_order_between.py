@@ -7,6 +7,8 @@ that thread has reached its stream: nothing here depends on how long anything ta
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -378,6 +380,28 @@ def test_functions_of_the_host_are_ordered_by_events(two_devices, gate) -> None:
     shut.open()
     streams[0].synchronize()
     assert called == list(range(12))
+
+
+# The end of the program.
+
+AT_THE_END = """
+import threading, time, torch
+name = torch._C._get_privateuse1_backend_name()
+stream, x = torch.Stream(torch.device(name)), torch.ones(4, device=name)
+torch.get_device_module(name).host_function({function}, stream)
+for _ in range(5):
+    torch.get_device_module(name).host_function(lambda: x, stream)
+with stream:
+    x.zero_()
+print("the end")
+"""
+
+
+@pytest.mark.parametrize("function", ["lambda: time.sleep(0.5)", "threading.Event().wait"])
+def test_a_program_ends_whatever_is_still_to_be_done(function: str) -> None:
+    code = AT_THE_END.format(function=function)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "the end\n", "")
 
 
 # Backward.
