@@ -34,6 +34,22 @@ fn statistics_in_a_host_function_call_no_driver() {
 }
 
 #[test]
+fn an_exchange_that_is_refused_has_changed_nothing() {
+    let (_sim, runtime) = simulated();
+    let (stream, side) = (runtime.current_stream(()).unwrap(), runtime.stream(()).unwrap());
+    let told = Arc::new(Mutex::new(None));
+    let (tell, inside) = (Arc::clone(&told), runtime.clone());
+    let exchange = move || {
+        let refused = matches!(inside.exchange_stream(&side), Err(Error::InsideHostFunction { .. }));
+        // It works there, so it tells that the other one did nothing.
+        (refused, inside.exchange_stream_id(&side).ok())
+    };
+    stream.host_fn(move || *tell.lock().unwrap() = Some(exchange())).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(*told.lock().unwrap(), Some((true, Some(0))));
+}
+
+#[test]
 fn a_kernel_that_calls_the_runtime_is_refused() {
     let (sim, runtime) = simulated();
     let stream = runtime.current_stream(()).unwrap();
