@@ -19,8 +19,8 @@ use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, FaultKind,
 use anyaccel_kit::{Mutex, Published};
 use std::env;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// Chooses where memory comes from: `async` for the driver's stream-ordered pool.
 const ALLOC: &str = "ANYACCEL_CUDA_ALLOC";
@@ -209,6 +209,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         other.device != device && asked.is_ok() && can != 0
     };
     let context = Arc::new(Context::retain(cuda, device, ordinal, Arc::clone(&machine.callbacks))?);
+    machine.opened.add(&context.returns);
     let limits = Limits::ask(&context, whole);
     let ordered = match env::var(ALLOC).as_deref() {
         Ok("async")
@@ -237,6 +238,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         limits,
         ordered,
         sensors,
+        compiles: OnceLock::new(),
         context,
         machine: Arc::clone(machine),
     })

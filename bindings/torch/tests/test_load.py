@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch_anyaccel
+from torch_anyaccel import _load
 
 PACKAGE = Path(torch_anyaccel.__file__).parent
 WORKS = "import torch; assert torch.ones(2).sum() == 2; assert torch._C._get_privateuse1_backend_name() == 'privateuseone'"
@@ -67,7 +68,7 @@ def test_importing_starts_nothing() -> None:
     code = (
         "import torch; assert torch.accelerator.is_available() and torch.accelerator.device_count() == 1;"
         "torch.manual_seed(3); assert not torch.anyaccel.is_initialized();"
-        "assert torch.accelerator.random.initial_seed() == 3 and torch.anyaccel.is_initialized()"
+        "assert torch.anyaccel.initial_seed() == 3 and torch.anyaccel.is_initialized()"
     )
     done = python(code, ANYACCEL_TORCH_NAME=None)
     assert done.returncode == 0, done.stderr
@@ -80,13 +81,22 @@ def test_another_name() -> None:
     warns(python(WORKS, ANYACCEL_TORCH_NAME="Bad Name"), "ANYACCEL_TORCH_NAME='Bad Name'")
 
 
+@pytest.mark.parametrize(
+    "name", ["cuda", "cpu", "meta", "privateuseone", "nn", "ones", "float", "data", "shape", "storage", "a b", "", "x1", "class", "é", "A"]
+)
+def test_names_that_are_none_or_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(_load.NAME_VARIABLE, name)
+    with pytest.raises(_load.Unavailable, match=f"{_load.NAME_VARIABLE}='{name}' is (no name|taken)"):
+        _load.register()
+
+
 def test_no_such_backend() -> None:
     warns(python(WORKS, ANYACCEL_BACKEND="nope"), "nope")
 
 
 def test_no_device() -> None:
     warns(python(WORKS, ANYACCEL_BACKEND="host", ANYACCEL_HOST_DEVICES="0"), "ANYACCEL_BACKEND=host has no device")
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "ANYACCEL_OPENCL_LIBRARY": "/nowhere", "ANYACCEL_CUDA_LIBRARY": "/nowhere"}
+    hidden = {f"ANYACCEL_{name}_LIBRARY": "/nowhere" for name in ("OPENCL", "CUDA", "ZE")}
     warns(python(WORKS, ANYACCEL_BACKEND=None, **hidden), "ANYACCEL_BACKEND=host makes one")
 
 

@@ -206,7 +206,10 @@ impl Runtime {
             DeviceArg::Current if self.core.started().is_some() => None,
             device => Some(self.resolve(call, device)?),
         };
-        local::stream_id(self.core.key(), ordinal, DEFAULT).ok_or(Error::InsideHostFunction { call })
+        match local::stream_id(self.core.key(), ordinal, DEFAULT) {
+            Some(current) => Ok(current),
+            None => Err(Error::InsideHostFunction { call }),
+        }
     }
 
     /// Makes a stream current on this thread, and its device too.

@@ -21,11 +21,11 @@ fn at<T>(line: u32, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A language of lines, which counts who keeps them.
-#[derive(Default)]
+/// A language of lines, which counts who keeps them; clones are the same one.
+#[derive(Clone, Default)]
 struct Lines {
-    kept: Mutex<HashMap<u32, i64>>,
-    asked: AtomicUsize,
+    kept: Arc<Mutex<HashMap<u32, i64>>>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Lines {
@@ -41,7 +41,7 @@ impl Lines {
     }
 }
 
-impl FrameSource for Arc<Lines> {
+impl FrameSource for Lines {
     type Frame = u32;
 
     fn capture(&self, frames: &mut [u32]) -> usize {
@@ -69,14 +69,14 @@ impl FrameSource for Arc<Lines> {
     }
 }
 
-fn lines(table: &StackTable<Arc<Lines>>, stack: StackId) -> Vec<u32> {
+fn lines(table: &StackTable<Lines>, stack: StackId) -> Vec<u32> {
     table.frames(stack).iter().map(|frame| frame.line).collect()
 }
 
 #[test]
 fn each_stack_is_one_number_and_each_frame_is_kept_and_asked_once() {
-    let source = Arc::new(Lines::default());
-    let table = StackTable::new(Arc::clone(&source));
+    let source = Lines::default();
+    let table = StackTable::new(source.clone());
     assert_eq!(table.stack(None), StackId::EMPTY, "no frames");
     let (first, second) = at(1, || (at(2, || table.stack(None)), at(3, || table.stack(None))));
     assert_ne!(first, second);
@@ -101,10 +101,10 @@ fn each_stack_is_one_number_and_each_frame_is_kept_and_asked_once() {
 
 #[test]
 fn the_outermost_frames_of_deep_stacks_go() {
-    fn down(table: &StackTable<Arc<Lines>>, line: u32) -> StackId {
+    fn down(table: &StackTable<Lines>, line: u32) -> StackId {
         at(line, || if line == 1000 { table.stack(None) } else { down(table, line + 1) })
     }
-    let table = StackTable::new(Arc::new(Lines::default()));
+    let table = StackTable::new(Lines::default());
     let stack = down(&table, 1);
     let expected: Vec<u32> = (1001 - MOST_FRAMES as u32..=1000).rev().collect();
     assert_eq!(lines(&table, stack), expected);
@@ -114,8 +114,8 @@ fn the_outermost_frames_of_deep_stacks_go() {
 /// for, while others look.
 #[test]
 fn threads_that_meet_agree() {
-    let source = Arc::new(Lines::default());
-    let table = StackTable::new(Arc::clone(&source));
+    let source = Lines::default();
+    let table = StackTable::new(source.clone());
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {

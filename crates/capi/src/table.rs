@@ -4,6 +4,8 @@
 //!
 //! - A handle is the index of a place and the number of times that it was filled, which is odd while it is full: so a handle
 //!   that was destroyed is refused, even after the place was filled again. It is never 0, and its top bit is clear.
+//! - Between the two stands the table's generation. A child of fork has tables of its own, and what it inherited from its parent
+//!   must never name, or destroy, what it made itself.
 //! - Places are made 256 at a time and never move or go. A place is filled and emptied by who got its index from `spare` and by
 //!   who turned its count to even, each one thread. `with` reads without a lock: C2 keeps handles from being destroyed meanwhile.
 //! - Empty places are a stack, linked through `below`: its top and the number of changes to it are one word. Who takes the top
@@ -11,6 +13,7 @@
 //! - There are no locks.
 
 use crate::result::{Failure, Result};
+use crate::types::{ANYACCEL_ERROR_STALE, ANYACCEL_ERROR_STATE};
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -21,6 +24,10 @@ const CHUNKS: usize = 1024;
 const TOP_BITS: u32 = 20;
 const TOP: u64 = (1 << TOP_BITS) - 1;
 const _: () = assert!((CHUNK * CHUNKS) as u64 <= TOP);
+/// Where the generation begins in a handle, above the index.
+const GENERATION: u32 = (CHUNK * CHUNKS).trailing_zeros();
+/// So many generations are told apart: those of children of children.
+pub(crate) const GENERATIONS: u32 = 1 << (u32::BITS - GENERATION);
 /// Above the most that a place is filled; then it stays empty.
 const WORN_OUT: u32 = (1 << 31) - 2;
 
@@ -35,6 +42,8 @@ type Chunk<T> = Box<[Place<T>]>;
 
 pub(crate) struct Table<T> {
     what: &'static str,
+    /// The part of its handles that is the same in all of them.
+    generation: u32,
     chunks: [OnceLock<Chunk<T>>; CHUNKS],
     spare: AtomicU64,
     made: AtomicU32,
@@ -44,10 +53,11 @@ pub(crate) struct Table<T> {
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T> Table<T> {
-    /// An empty one, of that kind of handle.
-    pub(crate) fn new(what: &'static str) -> Self {
+    /// An empty one, of that kind of handle, in that generation of the process.
+    pub(crate) fn new(what: &'static str, generation: u32) -> Self {
         let (spare, made) = (AtomicU64::new(0), AtomicU32::new(0));
-        Self { what, chunks: [const { OnceLock::new() }; CHUNKS], spare, made }
+        let generation = generation << GENERATION;
+        Self { what, generation, chunks: [const { OnceLock::new() }; CHUNKS], spare, made }
     }
 
     /// Takes the index of an empty place from the stack.
@@ -55,7 +65,7 @@ impl<T> Table<T> {
         let mut spare = self.spare.load(Ordering::Acquire);
         loop {
             let index = ((spare & TOP) as u32).checked_sub(1)?;
-            let below = u64::from(self.place(index.into())?.below.load(Ordering::Relaxed));
+            let below = u64::from(self.at(index)?.below.load(Ordering::Relaxed));
             let next = changed(spare) | below;
             match self.spare.compare_exchange_weak(spare, next, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => return Some(index),
@@ -83,21 +93,28 @@ impl<T> Table<T> {
         let most = (CHUNK * CHUNKS) as u32;
         let more = |made| if made < most { Some(made + 1) } else { None };
         self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|_| {
-            Failure::new(
-                crate::types::ANYACCEL_ERROR_STATE,
-                format!("{most} {}s live already: destroy some", self.what),
-            )
+            Failure::new(ANYACCEL_ERROR_STATE, format!("{most} {}s live already: destroy some", self.what))
         })
     }
 
     #[inline]
-    fn place(&self, handle: u64) -> Option<&Place<T>> {
-        let index = handle as u32 as usize;
+    fn at(&self, index: u32) -> Option<&Place<T>> {
+        let index = index as usize;
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
+    }
+
+    #[inline]
+    fn place(&self, handle: u64) -> Option<&Place<T>> {
+        // Beyond the last place in any other generation.
+        self.at(handle as u32 ^ self.generation)
     }
 
     #[cold]
     fn unknown(&self, handle: u64) -> Failure {
+        if (handle as u32 >> GENERATION) < (self.generation >> GENERATION) && handle >> 32 & 1 == 1 {
+            let text = format!("{handle:#x} is from before this process was forked: make a new {} here", self.what);
+            return Failure::new(ANYACCEL_ERROR_STALE, text);
+        }
         Failure::handle(format!("{handle:#x} is no live {}: it was destroyed already, or never given out", self.what))
     }
 
@@ -115,7 +132,7 @@ impl<T> Table<T> {
         unsafe { *place.value.get() = Some(value) };
         let filled = place.filled.load(Ordering::Relaxed) + 1;
         place.filled.store(filled, Ordering::Release);
-        Ok(u64::from(filled) << 32 | u64::from(index))
+        Ok(u64::from(filled) << 32 | u64::from(index | self.generation))
     }
 
     /// Runs `f` with the value of a handle.
@@ -142,7 +159,7 @@ impl<T> Table<T> {
         // SAFETY: this thread alone turned the count to even, and the index is not spare yet.
         let value = unsafe { (*place.value.get()).take() };
         if filled < WORN_OUT {
-            self.put_spare(place, handle as u32);
+            self.put_spare(place, handle as u32 ^ self.generation);
         }
         value.ok_or_else(|| self.unknown(handle))
     }
@@ -159,7 +176,7 @@ mod tests {
 
     #[test]
     fn handles_name_their_value_until_it_is_removed() -> Result {
-        let table = Table::new("number");
+        let table = Table::new("number", 0);
         let (one, two) = (table.insert(1)?, table.insert(2)?);
         assert!(one != two && one != 0 && one >> 63 == 0);
         assert_eq!((table.with(one, |&n| Ok(n))?, table.with(two, |&n| Ok(n))?), (1, 2));
@@ -176,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_full_table_takes_more_when_one_is_removed() -> Result {
-        let table = Table::new("number");
+        let table = Table::new("number", 0);
         let handles: Vec<u64> = (0..CHUNK * CHUNKS).map(|n| table.insert(n)).collect::<Result<_>>()?;
         assert!(table.insert(0).is_err() && table.insert(0).is_err());
         let last = handles[handles.len() - 1];
@@ -189,8 +206,24 @@ mod tests {
     }
 
     #[test]
+    fn generations_have_handles_of_their_own() -> Result {
+        let tables = [0, 1, 2, GENERATIONS - 1].map(|generation| Table::new("number", generation));
+        let handles = tables.iter().map(|table| table.insert(7)).collect::<Result<Vec<_>>>()?;
+        for (i, table) in tables.iter().enumerate() {
+            for (j, &handle) in handles.iter().enumerate().filter(|&(j, _)| i != j) {
+                let failure = format!("{:?}", table.remove(handle).expect_err("another generation's"));
+                assert_eq!(failure.contains("forked"), j < i, "{failure}");
+            }
+            assert_eq!(table.remove(handles[i])?, 7);
+            let again = table.insert(8)?;
+            assert!(again != handles[i] && again as u32 == handles[i] as u32, "the same place");
+        }
+        Ok(())
+    }
+
+    #[test]
     fn many_threads_fill_and_empty_places() {
-        let table = Table::new("number");
+        let table = Table::new("number", 0);
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
                 let table = &table;

@@ -49,6 +49,7 @@ fn conforms((major, minor): (u32, u32), filter: &[String]) -> bool {
         .env("ANYACCEL_NVML_LIBRARY", &installed.nvml)
         .env("ANYACCEL_FAKE_CUDA_DRIVER", format!("{major}.{minor}"))
         .env("ANYACCEL_FAKE_CUDA_MEMORY", (192_u64 << 20).to_string())
+        .env("ANYACCEL_FAKE_CUDA_LATE", "abort")
         .env_remove("CUDA_VISIBLE_DEVICES")
         .env_remove("CUDA_DEVICE_ORDER")
         .status();

@@ -42,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) peers: bool,
     pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
+    /// Calls after the driver has shut down end the process.
+    pub(crate) late: bool,
 }
 
 static CONFIG: Published<Config> = Published::new();
@@ -65,6 +67,7 @@ fn read() -> Config {
         peers: text("PEERS").as_deref() != Some("0"),
         failures: Failures::new(&failures),
         log,
+        late: text("LATE").as_deref() == Some("abort"),
     }
 }
 
