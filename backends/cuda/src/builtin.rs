@@ -9,10 +9,10 @@
 //! never meet.
 
 use crate::context::Context;
-use crate::kernel::{Module, invalid};
-use anyaccel_hal::{Arg, DTypeSet, Fault, Mem, Place};
+use crate::kernel::Module;
+use anyaccel_hal::{Arg, DTypeSet, Fault};
 use anyaccel_kernels::Builtin;
-use anyaccel_kernels::device::{Device, Plan, Program, cuda, plan};
+use anyaccel_kernels::device::{Device, Planned, Program, cuda, planned};
 use anyaccel_kit::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -149,37 +149,8 @@ impl Builtins {
         self.programs.write()
     }
 
-    /// The shape of a launch, and the addresses of its places with what it touches of them.
+    /// The shape of a launch, and its places with what it touches of them.
     pub(crate) fn plan<'a>(&self, builtin: Builtin, args: &[Arg<'a>]) -> Result<Planned<'a>, Fault> {
-        let (given, params) = match args.split_last() {
-            Some((&Arg::Bytes(params), places)) => (places, params),
-            _ => (args, &[][..]),
-        };
-        let mut places = [(Place { mem: Mem(0), offset: 0 }, 0); 2];
-        let mut fits = given.len() == builtin.places() && params.len() == builtin.params_size();
-        for (place, arg) in places.iter_mut().zip(given) {
-            match *arg {
-                Arg::Place { place: given, len } => *place = (given, len),
-                Arg::Bytes(_) | Arg::Local(_) => fits = false,
-            }
-        }
-        if !fits {
-            let (count, size) = (builtin.places(), builtin.params_size());
-            return Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")));
-        }
-        let plan = plan(builtin, params, self.device).map_err(|error| invalid(error.to_string()))?;
-        for (&(_, given), touched) in places.iter().zip(plan.touched) {
-            if touched > given {
-                return Err(invalid(format!("{builtin}: {given} bytes where it touches {touched}")));
-            }
-        }
-        Ok(Planned { plan, places, params })
+        planned(builtin, args, self.device).map_err(|error| error.fault("launch"))
     }
-}
-
-/// A launch of a built-in that was found valid.
-pub(crate) struct Planned<'a> {
-    pub(crate) plan: Plan,
-    pub(crate) places: [(Place, u64); 2],
-    pub(crate) params: &'a [u8],
 }

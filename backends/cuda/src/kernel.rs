@@ -179,14 +179,14 @@ impl CudaDevice {
         if launch.groups.contains(&0) || launch.threads.contains(&0) {
             return Err(invalid(format!("{:?} groups of {:?} threads", launch.groups, launch.threads)));
         }
-        let planned = self.builtins.plan(builtin, args)?;
+        let anyaccel_kernels::device::Planned { plan, arguments } = self.builtins.plan(builtin, args)?;
         let mut words = [0_u64; 4];
-        for (at, &(place, len)) in planned.places.iter().enumerate().take(builtin.places()) {
+        for (at, &(place, len)) in arguments.places.iter().enumerate().take(builtin.places()) {
             // SAFETY: H1, as this function's caller promises.
             words[2 * at] = unsafe { self.place(place, len, "launch")? };
         }
-        if !words[0].is_multiple_of(planned.plan.alignment) {
-            return Err(invalid(format!("{builtin}: a place that is not aligned to {} bytes", planned.plan.alignment)));
+        if !words[0].is_multiple_of(plan.alignment) {
+            return Err(invalid(format!("{builtin}: a place that is not aligned to {} bytes", plan.alignment)));
         }
         let function = self.builtins.function(builtin)?;
         let mut params: [*mut c_void; 5] = [std::ptr::null_mut(); 5];
@@ -195,10 +195,10 @@ impl CudaDevice {
             *param = std::ptr::from_mut(word).cast();
         }
         // The driver only reads it.
-        params[count] = planned.params.as_ptr().cast_mut().cast();
-        let used = if planned.params.is_empty() { count } else { count + 1 };
-        let groups = [planned.plan.groups, 1, 1];
-        let threads = [planned.plan.threads, 1, 1];
+        params[count] = arguments.params.as_ptr().cast_mut().cast();
+        let used = if arguments.params.is_empty() { count } else { count + 1 };
+        let groups = [plan.groups, 1, 1];
+        let threads = [plan.threads, 1, 1];
         act(Native { function, groups, threads, shared: 0, params: &mut params[..used] })
     }
 

@@ -7,10 +7,9 @@ use crate::crew::Crew;
 use crate::device::HostDevice;
 use crate::op::{Op, RandomFill};
 use anyaccel_hal::{
-    Arg, Fault, Format, HostKernel, Kernel, KernelArg, KernelSource, Kernels, KernelsLimits, Launch, Mem, Place,
-    WorkGroup,
+    Arg, Fault, Format, HostKernel, Kernel, KernelArg, KernelSource, Kernels, KernelsLimits, Launch, WorkGroup,
 };
-use anyaccel_kernels::{Builtin, KernelError, convert, fill_pattern, histogram, noop, random};
+use anyaccel_kernels::{Arguments, Builtin, KernelError, convert, fill_pattern, histogram, noop, random};
 use std::ptr;
 use std::sync::Arc;
 
@@ -105,16 +104,16 @@ impl HostDevice {
     /// # Safety
     /// H1.
     unsafe fn resolve_builtin(&self, builtin: Builtin, groups: usize, args: &[Arg<'_>]) -> Result<Op, Fault> {
-        let (places, params) = split_args(builtin, args)?;
+        let wrong = |error: KernelError| error.fault("launch");
+        let Arguments { places, params } = builtin.arguments(args).map_err(wrong)?;
         let at = |place: usize, len: u64| {
             let (place, given) = places[place];
             if len > given {
-                return Err(invalid(format!("{builtin}: {given} bytes where it touches {len}")));
+                return Err(wrong(KernelError::PlaceLength { kernel: builtin, given, touched: len }));
             }
             // SAFETY: H1, as this function's caller promises.
             unsafe { self.place(place, given, "launch") }
         };
-        let wrong = |error: KernelError| invalid(error.to_string());
         let (op, split) = match builtin {
             Builtin::Noop => (Op::Noop, noop::split()),
             Builtin::FillPattern => {
@@ -208,30 +207,6 @@ impl HostDevice {
         }
         Ok(Op::Launch(Box::new(UserLaunch { kernel, launch, groups, args: resolved, _values: values, locals })))
     }
-}
-
-/// The places of a built-in, each with what may be touched from there on, and its parameters.
-type BuiltinArgs<'a> = ([(Place, u64); 2], &'a [u8]);
-
-/// The arguments of a built-in, if they are as many as it takes.
-fn split_args<'a>(builtin: Builtin, args: &[Arg<'a>]) -> Result<BuiltinArgs<'a>, Fault> {
-    let (given, params) = match args.split_last() {
-        Some((&Arg::Bytes(params), places)) => (places, params),
-        _ => (args, &[][..]),
-    };
-    let mut places = [(Place { mem: Mem(0), offset: 0 }, 0); 2];
-    let mut all_places = given.len() == builtin.places() && params.len() == builtin.params_size();
-    for (place, arg) in places.iter_mut().zip(given) {
-        match *arg {
-            Arg::Place { place: given, len } => *place = (given, len),
-            Arg::Bytes(_) | Arg::Local(_) => all_places = false,
-        }
-    }
-    if all_places {
-        return Ok((places, params));
-    }
-    let (count, size) = (builtin.places(), builtin.params_size());
-    Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")))
 }
 
 fn invalid(note: impl Into<Box<str>>) -> Fault {

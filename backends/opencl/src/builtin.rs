@@ -11,7 +11,7 @@ use crate::query::DeviceId;
 use crate::sys::{self, Raw};
 use anyaccel_hal::{Arg, DTypeSet, Fault, FaultKind, Kernel, Launch, Place, StreamId};
 use anyaccel_kernels::device::{self, Plan, opencl};
-use anyaccel_kernels::{Builtin, KernelError};
+use anyaccel_kernels::{self as kernels, Builtin};
 use anyaccel_kit::Mutex;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -90,30 +90,6 @@ impl Builtins {
     }
 }
 
-/// The arguments of a built-in: its places, each with what may be touched from there on, and its parameters.
-type Taken<'a> = ([Option<(Place, u64)>; 2], &'a [u8]);
-
-/// The arguments, if they are as many as it takes and of the right form.
-fn split<'a>(builtin: Builtin, args: &[Arg<'a>]) -> Result<Taken<'a>, Fault> {
-    let (given, params) = match args.split_last() {
-        Some((&Arg::Bytes(params), places)) => (places, params),
-        _ => (args, &[][..]),
-    };
-    let mut places = [None; 2];
-    let mut right = given.len() == builtin.places() && params.len() == builtin.params_size();
-    for (place, arg) in places.iter_mut().zip(given) {
-        match *arg {
-            Arg::Place { place: given, len } => *place = Some((given, len)),
-            Arg::Bytes(_) | Arg::Local(_) => right = false,
-        }
-    }
-    if right {
-        return Ok((places, params));
-    }
-    let (count, size) = (builtin.places(), builtin.params_size());
-    Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")))
-}
-
 impl OpenClDevice {
     /// The handle of the built-in of that number, if the device has it.
     pub(crate) fn find_builtin(&self, number: u32) -> Option<Kernel> {
@@ -177,20 +153,16 @@ impl OpenClDevice {
         launch: Launch,
         args: &[Arg<'_>],
     ) -> Result<Plan, Fault> {
-        let (places, params) = split(builtin, args)?;
         if launch.groups.contains(&0) || launch.threads.contains(&0) {
             return Err(invalid(format!("{:?} groups of {:?} threads", launch.groups, launch.threads)));
         }
         let builtins = &self.part.builtins;
         let (max_threads, groups) = (ready.max_threads.min(self.part.facts.max_threads), builtins.groups);
         let device = device::Device { max_threads, groups, fp64: builtins.features.fp64() };
-        let plan = device::plan(builtin, params, device).map_err(|error| match error {
-            // The device lacks it, whatever the arguments: somebody else can do it.
-            KernelError::NoDouble { .. } => Fault::unsupported("launch").note(error.to_string()),
-            _ => invalid(error.to_string()),
-        })?;
+        let planned = device::planned(builtin, args, device).map_err(|error| error.fault("launch"))?;
+        let device::Planned { plan, arguments: kernels::Arguments { places, params } } = planned;
         let mut arguments = Arguments::new(&self.part, kernel);
-        for (at, place) in places.into_iter().flatten().enumerate() {
+        for (at, (place, _)) in places.into_iter().take(builtin.places()).enumerate() {
             // SAFETY: H1.
             unsafe { self.set_place(&mut arguments, builtin, &plan, at, place) }?;
         }
@@ -210,12 +182,8 @@ impl OpenClDevice {
         builtin: Builtin,
         plan: &Plan,
         at: usize,
-        (place, len): (Place, u64),
+        place: Place,
     ) -> Result<(), Fault> {
-        let touched = plan.touched[at];
-        if len < touched {
-            return Err(invalid(format!("{builtin}: {len} bytes where it touches {touched}")));
-        }
         // SAFETY: H1.
         let block = unsafe { self.block(place.mem) }?;
         if at == 0 && !(block.addr + place.offset).is_multiple_of(plan.alignment) {

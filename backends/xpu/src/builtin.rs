@@ -7,10 +7,10 @@ use crate::context::Context;
 use crate::device::XpuDevice;
 use crate::kernel::{Module, NativeKernel, invalid};
 use crate::stream::Stream;
-use anyaccel_hal::{Arg, DTypeSet, Fault, FaultKind, Launch, Mem, Place};
+use anyaccel_hal::{Arg, DTypeSet, Fault, FaultKind, Launch};
+use anyaccel_kernels::Builtin;
 use anyaccel_kernels::device::opencl::Features;
-use anyaccel_kernels::device::{Device, Plan, Program, opencl, plan, spirv};
-use anyaccel_kernels::{Builtin, KernelError};
+use anyaccel_kernels::device::{Device, Planned, Program, opencl, planned, spirv};
 use anyaccel_kit::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -89,44 +89,6 @@ impl Builtins {
         };
         modules[at].1.kernel(builtin.name()).map_err(failed)
     }
-
-    /// The shape of a launch, and its places with what it touches of them.
-    fn plan<'a>(&self, builtin: Builtin, args: &[Arg<'a>]) -> Result<Planned<'a>, Fault> {
-        let (given, params) = match args.split_last() {
-            Some((&Arg::Bytes(params), places)) => (places, params),
-            _ => (args, &[][..]),
-        };
-        let mut places = [(Place { mem: Mem(0), offset: 0 }, 0); 2];
-        let mut fits = given.len() == builtin.places() && params.len() == builtin.params_size();
-        for (place, arg) in places.iter_mut().zip(given) {
-            match *arg {
-                Arg::Place { place: given, len } => *place = (given, len),
-                Arg::Bytes(_) | Arg::Local(_) => fits = false,
-            }
-        }
-        if !fits {
-            let (count, size) = (builtin.places(), builtin.params_size());
-            return Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")));
-        }
-        let plan = plan(builtin, params, self.device).map_err(|error| match error {
-            // The device lacks it, whatever the arguments: somebody else can do it.
-            KernelError::NoDouble { .. } => Fault::unsupported("launch").note(error.to_string()),
-            _ => invalid(error.to_string()),
-        })?;
-        for (&(_, given), touched) in places.iter().zip(plan.touched) {
-            if touched > given {
-                return Err(invalid(format!("{builtin}: {given} bytes where it touches {touched}")));
-            }
-        }
-        Ok(Planned { plan, places, params })
-    }
-}
-
-/// A launch of a built-in that was found valid.
-struct Planned<'a> {
-    plan: Plan,
-    places: [(Place, u64); 2],
-    params: &'a [u8],
 }
 
 impl XpuDevice {
@@ -144,30 +106,31 @@ impl XpuDevice {
         if launch.groups.contains(&0) || launch.threads.contains(&0) {
             return Err(invalid(format!("{:?} groups of {:?} threads", launch.groups, launch.threads)));
         }
-        let planned = self.builtins.plan(builtin, args)?;
+        let planned = planned(builtin, args, self.builtins.device).map_err(|error| error.fault("launch"))?;
+        let Planned { plan, arguments } = planned;
         let count = builtin.places();
         let mut addresses = [0; 2];
-        for (address, &(place, len)) in addresses.iter_mut().zip(&planned.places).take(count) {
+        for (address, &(place, len)) in addresses.iter_mut().zip(&arguments.places).take(count) {
             // SAFETY: H1, as this function's caller promises.
             *address = unsafe { self.place(place, len, "launch")? };
         }
-        if !addresses[0].is_multiple_of(planned.plan.alignment) {
-            return Err(invalid(format!("{builtin}: a place that is not aligned to {} bytes", planned.plan.alignment)));
+        if !addresses[0].is_multiple_of(plan.alignment) {
+            return Err(invalid(format!("{builtin}: a place that is not aligned to {} bytes", plan.alignment)));
         }
         let mut kernel = self.builtins.kernels[builtin.number() as usize].lock();
         let kernel = match &mut *kernel {
             Some(kernel) => kernel,
             none => none.insert(self.builtins.make(&self.context, builtin)?),
         };
-        kernel.set_threads([planned.plan.threads, 1, 1])?;
+        kernel.set_threads([plan.threads, 1, 1])?;
         for (at, &address) in (0..).zip(&addresses[..count]) {
             kernel.set_address(2 * at, address)?;
             // The offset is in the address.
             kernel.set_bytes(2 * at + 1, &0_u64.to_ne_bytes())?;
         }
-        if !planned.params.is_empty() {
-            kernel.set_bytes(2 * count as u32, planned.params)?;
+        if !arguments.params.is_empty() {
+            kernel.set_bytes(2 * count as u32, arguments.params)?;
         }
-        kernel.launch(stream, [planned.plan.groups, 1, 1])
+        kernel.launch(stream, [plan.groups, 1, 1])
     }
 }

@@ -1,58 +1,36 @@
 //! What a user of the runtime sees of this backend, on the fake driver: errors that name the kernel, and numbers that a card can't
 //! make itself.
-//!
-//! What the fake is like is said by variables, and a library is loaded once a process. So each scenario runs in a process of
-//! its own: this program starts itself for each.
 
 use anyaccel::random::{Distribution, Generator, Options, Seed};
 use anyaccel::{DType, Format, GraphOptions, Runtime, get_device_name};
-use anyaccel_fake_level_zero::{Loader, install};
+use anyaccel_fake::scenario::{self, Scenario};
+use anyaccel_fake_level_zero::{FOREIGN, Loader, install};
 use anyaccel_kernels::device::{Program, spirv};
-use std::env;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 
-type Variables = &'static [(&'static str, &'static str)];
-
-/// Its name, the variables of the fake, and what it does. A panic is its failure.
-const ALL: &[(&str, Variables, fn())] = &[
-    ("a_build_that_fails_names_kernel_and_log", &[], does_not_build),
-    ("a_build_that_fails_late_names_kernel_and_log", &[("ANYACCEL_FAKE_ZE_LAZY", "1")], does_not_build_late),
-    ("a_kernel_that_fails_is_named", &[("ANYACCEL_FAKE_ZE_FAIL", "zeKernelCreate:all:0x7ffffffe")], kernel_fails),
-    ("float64_without_double_precision", &[("ANYACCEL_FAKE_ZE_DEVICES", "Plain:no64")], without_double),
+const ALL: &[Scenario] = &[
+    Scenario::new("a_build_that_fails_names_kernel_and_log", does_not_build),
+    Scenario::new("a_build_that_fails_late_names_kernel_and_log", does_not_build_late)
+        .with(&[("ANYACCEL_FAKE_ZE_LAZY", "1")]),
+    Scenario::new("a_kernel_that_fails_is_named", kernel_fails)
+        .with(&[("ANYACCEL_FAKE_ZE_FAIL", "zeKernelCreate:all:0x7ffffffe")]),
+    Scenario::new("float64_without_double_precision", without_double)
+        .with(&[("ANYACCEL_FAKE_ZE_DEVICES", "Plain:no64")]),
 ];
 
-/// Tells a process which scenario it is.
-const CHOICE: &str = "ANYACCEL_TEST_SCENARIO";
-
 fn main() -> ExitCode {
-    if let Ok(name) = env::var(CHOICE) {
-        let Some((_, _, run)) = ALL.iter().find(|(one, ..)| *one == name) else { return ExitCode::FAILURE };
-        run();
-        return ExitCode::SUCCESS;
-    }
-    let wanted: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
-    let mut failed = 0;
-    for &(name, variables, _) in ALL {
-        if !wanted.is_empty() && !wanted.iter().any(|part| name.contains(part.as_str())) {
-            continue;
-        }
-        let passed = passes(name, variables);
-        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        failed += usize::from(!passed);
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    scenario::run(&[ALL], "ANYACCEL_FAKE_ZE_LOG", prepare)
 }
 
-fn passes(name: &str, variables: Variables) -> bool {
+/// Lets a process find the fake, as the backend that it uses.
+fn prepare(_scenario: &Scenario, process: &mut Command) -> io::Result<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("level-zero-face");
-    let (Ok(fake), Ok(program)) = (install(&folder, Loader::Own(1, 13)), env::current_exe()) else { return false };
-    let mut command = Command::new(program);
-    for inherited in ["ZE_AFFINITY_MASK", "ZE_FLAT_DEVICE_HIERARCHY", "ZE_ENABLE_PCI_ID_DEVICE_ORDER"] {
-        command.env_remove(inherited);
-    }
-    command.env(CHOICE, name).env("ANYACCEL_ZE_LIBRARY", fake.driver).env("ANYACCEL_BACKEND", "xpu");
-    command.envs(variables.iter().copied()).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+    let fake = install(&folder, Loader::Own(1, 13))?;
+    FOREIGN.iter().for_each(|name| _ = process.env_remove(name));
+    process.env("ANYACCEL_ZE_LIBRARY", fake.driver).env("ANYACCEL_BACKEND", "xpu");
+    Ok(folder)
 }
 
 fn good() -> &'static [u8] {

@@ -1,12 +1,30 @@
 //! What is wrong with the arguments of a built-in.
 
 use crate::Builtin;
-use anyaccel_hal::DType;
+use anyaccel_hal::{DType, Fault};
 
 /// The arguments of a built-in do not fit together. Nothing was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KernelError {
+    /// A launch has other arguments than the kernel takes.
+    #[error("{kernel} takes {} places and {} bytes, not {given}", kernel.places(), kernel.params_size())]
+    Arguments {
+        /// The kernel.
+        kernel: Builtin,
+        /// What was given, in words.
+        given: String,
+    },
+    /// A place is shorter than what the kernel touches of it.
+    #[error("{kernel}: {given} bytes where it touches {touched}")]
+    PlaceLength {
+        /// The kernel.
+        kernel: Builtin,
+        /// Length of the place in bytes.
+        given: u64,
+        /// How many of them it touches.
+        touched: u64,
+    },
     /// The parameter bytes are not as long as the kernel's `Params`.
     #[error(
         "{kernel}: got {given} bytes of parameters, but they are {} bytes long",
@@ -164,6 +182,15 @@ pub enum KernelError {
 }
 
 impl KernelError {
+    /// The fault of a launch, of that call.
+    pub fn fault(&self, api: &'static str) -> Fault {
+        match self {
+            // The device lacks it, whatever the arguments: somebody else can do it.
+            Self::NoDouble { .. } => Fault::unsupported(api).note(self.to_string()),
+            _ => Fault::invalid(api, self.to_string()),
+        }
+    }
+
     pub(crate) const fn random_argument(
         kernel: Builtin,
         argument: &'static str,

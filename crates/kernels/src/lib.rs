@@ -26,6 +26,7 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("device memory is little endian on every supported device, the host included");
 
+mod arguments;
 mod builtin;
 pub mod convert;
 mod cpu;
@@ -38,6 +39,7 @@ pub mod philox;
 pub mod random;
 mod split;
 
+pub use arguments::Arguments;
 pub use builtin::Builtin;
 pub use error::KernelError;
 pub use split::Split;

@@ -33,7 +33,7 @@ pub mod opencl;
 mod plan;
 pub mod spirv;
 
-pub use plan::{Device, Plan, plan};
+pub use plan::{Device, Plan, Planned, plan, planned};
 
 use crate::Builtin;
 

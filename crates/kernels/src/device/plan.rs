@@ -1,8 +1,8 @@
 //! What a launch of a built-in comes to on a device.
 
 use crate::random::{self, CELL_SIZE, Layout};
-use crate::{Builtin, KernelError, convert, fill_pattern, histogram};
-use anyaccel_hal::DType;
+use crate::{Arguments, Builtin, KernelError, convert, fill_pattern, histogram};
+use anyaccel_hal::{Arg, DType};
 
 /// Threads of a group, where the device has as many.
 const THREADS: u32 = 256;
@@ -79,6 +79,30 @@ pub fn plan(builtin: Builtin, params: &[u8], device: Device) -> Result<Plan, Ker
     };
     let threads = u64::from(threads(device));
     Ok(shape(items.div_ceil(threads), device.groups, device, touched))
+}
+
+/// A launch of a built-in that was found valid, with its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned<'a> {
+    /// How the device does it.
+    pub plan: Plan,
+    /// What it was given: each place as long as the launch touches, if not longer.
+    pub arguments: Arguments<'a>,
+}
+
+/// Checks the arguments of a launch, and says how a device does it best.
+///
+/// # Errors
+/// [`KernelError::Arguments`]; those of [`plan`]; [`KernelError::PlaceLength`].
+pub fn planned<'a>(builtin: Builtin, args: &[Arg<'a>], device: Device) -> Result<Planned<'a>, KernelError> {
+    let arguments = builtin.arguments(args)?;
+    let plan = plan(builtin, arguments.params, device)?;
+    for (&(_, given), touched) in arguments.places.iter().zip(plan.touched) {
+        if touched > given {
+            return Err(KernelError::PlaceLength { kernel: builtin, given, touched });
+        }
+    }
+    Ok(Planned { plan, arguments })
 }
 
 /// The largest power of two that the device has as threads of a group, up to [`THREADS`].
