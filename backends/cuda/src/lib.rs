@@ -23,6 +23,10 @@
 //! and sensors always mean one card. The order in which the driver counts cards of different models is known only once it
 //! has started, unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` or a mask of identities says it.
 //!
+//! Giving memory back waits for all work of the device's primary context, which other libraries in the process share: that is the
+//! driver's way, and so PyTorch's `empty_cache` does. Here it is waited for 200 ms, and the rest is left to a thread; the end
+//! of a driver, also at exit, waits 50 ms. What asks for memory that is on its way waits for it.
+//!
 //! Variables: `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER` as the driver reads them; `ANYACCEL_CUDA_LIBRARY`,
 //! `ANYACCEL_NVML_LIBRARY` and `ANYACCEL_NVRTC_LIBRARY` name files to load; `ANYACCEL_CUDA_ALLOC=async` takes memory from the
 //! driver's stream-ordered pool, so that giving it back does not wait for the device.
