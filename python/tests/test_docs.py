@@ -22,6 +22,11 @@ def documented():
                         yield f"{module.__name__}.{name}.{member}", getattr(inner, "__doc__", None)
 
 
+def test_every_public_name_is_documented():
+    public = [(name, doc) for name, doc in documented() if not name.rpartition(".")[2].startswith("_")]
+    assert len(public) > 200 and not [name for name, doc in public if not doc]
+
+
 EXAMPLES = {doc: name for name, doc in documented() if doc and ">>>" in doc}
 
 

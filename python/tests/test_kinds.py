@@ -118,27 +118,25 @@ def test_dlpack_orders_streams_of_other_libraries(cuda):
         driver = ctypes.CDLL(os.environ["ANYACCEL_CUDA_LIBRARY"])
         x = anyaccel.zeros(4, device=0)
         a.synchronize()
-        context, theirs = ctypes.c_void_p(), ctypes.c_void_p()
+        context, theirs, event = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert driver.cuCtxSetCurrent(context) == 0
-        assert driver.cuStreamCreate(ctypes.byref(theirs), 1) == 0
-        NOT_READY = 600
+        assert driver.cuCtxPushCurrent_v2(context) == 0
+        assert driver.cuStreamCreateWithPriority(ctypes.byref(theirs), 1, 0) == 0
+        assert driver.cuEventCreate(ctypes.byref(event), 2) == 0
+        foreign, NOT_READY = theirs.value, 600
         open = threading.Event()
         with anyaccel.Stream() as stream:
             stream.host_fn(open.wait)
             x.fill_(1.0)
-            # CUDA's names of its default streams, and a stream.
-            for foreign in (1, 2, theirs.value):
-                assert driver.cuStreamQuery(ctypes.c_void_p(foreign)) == 0
-                x.__dlpack__(stream=foreign, max_version=(1, 0))
-                # The host did not wait; the stream does.
-                assert not stream.query() and driver.cuStreamQuery(ctypes.c_void_p(foreign)) == NOT_READY
+            x.__dlpack__(stream=foreign, max_version=(1, 0))
+            # The host did not wait; the stream does.
+            assert driver.cuEventRecord(event, theirs) == 0
+            assert not stream.query()
+            assert driver.cuEventQuery(event) == NOT_READY
             open.set()
-        for foreign in (1, 2, theirs.value):
-            assert driver.cuStreamSynchronize(ctypes.c_void_p(foreign)) == 0
-        assert stream.query()
+        assert driver.cuEventSynchronize(event) == 0
         assert driver.cuStreamDestroy_v2(theirs) == 0
-        assert x.tolist() == [1.0] * 4
+        with stream: assert x.tolist() == [1.0] * 4
         """
     )
 

@@ -69,12 +69,19 @@ pub(super) fn hand_over(py: Python<'_>, buffer: &Buffer, order: Order) -> PyResu
                 theirs.wait_stream(&stream)?;
                 buffer.record_stream(&theirs)
             }
-            None => match order {
-                // SAFETY: the consumer says that it is a stream of the tensor's device, as DLPack has it, which holds it
-                // while it asks for the tensor.
-                Order::On(handle) if kind == Kind::CUDA && unsafe { stream.external_wait(handle) }.is_ok() => Ok(()),
-                _ => stream.synchronize(),
-            },
+            None => {
+                if let Order::On(handle) = order
+                    && kind == Kind::CUDA
+                {
+                    // SAFETY: the consumer says that it is a stream of the tensor's device, as DLPack has it, and holds it
+                    // while it asks for the tensor.
+                    let waits = unsafe { stream.external_wait(handle) };
+                    if waits.is_ok() {
+                        return Ok(());
+                    }
+                }
+                stream.synchronize()
+            }
         }
     })
     .or_raise()
