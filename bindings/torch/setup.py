@@ -1,11 +1,14 @@
 """Builds the wheel of torch_anyaccel for the PyTorch that is installed.
 
 ANYACCEL_LIBRARY names the libanyaccel.so that is packaged (default: what `cargo build --release -p anyaccel-capi` leaves).
+ANYACCEL_TORCH_CXXFLAGS are flags for the compiler (default: -O2). With -g among them the extension and the packaged copy of the
+library have debug information, else neither.
 """
 
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # an installed one is none of our business
@@ -32,6 +35,15 @@ if not LIBRARY.is_file():
     raise SystemExit(f"{LIBRARY} is missing: build it with `cargo build --release -p anyaccel-capi`, or set ANYACCEL_LIBRARY.")
 
 
+def copy_without_debug_information(library: Path, copy: Path) -> None:
+    """It is four fifths of the library. Names of functions stay: memory histories show them."""
+    for tool in filter(None, map(shutil.which, ("strip", "llvm-strip"))):
+        if subprocess.run([tool, "--strip-debug", "-o", copy, library], check=False).returncode == 0:
+            return
+    print(f"{library} is packaged with its debug information: no strip that can take it off. It is larger and works the same.")
+    shutil.copy2(library, copy)
+
+
 class BuildWithLibrary(build_py):
     """Packages the library, and for which PyTorch the extension is."""
 
@@ -39,7 +51,8 @@ class BuildWithLibrary(build_py):
         super().run()
         package = Path(self.get_package_dir("torch_anyaccel") if self.editable_mode else self.build_lib + "/torch_anyaccel")
         package.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(LIBRARY, package / "libanyaccel.so")
+        put = shutil.copy2 if "-g" in OPTIMIZE else copy_without_debug_information
+        put(LIBRARY, package / "libanyaccel.so")
         (package / "_built_for.py").write_text(f'"""Written by setup.py."""\n\nTORCH = "{MINOR}"\nAPI = {API}\n')
 
 
@@ -62,7 +75,7 @@ setup(
             include_dirs=[str(ROOT / "include")],
             library_dirs=[str(LIBRARY.parent)],
             libraries=["anyaccel"],
-            extra_compile_args=["-std=c++20", "-fvisibility=hidden", *OPTIMIZE],
+            extra_compile_args=["-std=c++20", "-fvisibility=hidden", "-g0", *OPTIMIZE],
             # A library without a function that is needed is refused when it is loaded, not when it is called.
             extra_link_args=["-Wl,-rpath,$ORIGIN", "-Wl,-z,now"],
         )

@@ -472,6 +472,7 @@ typedef struct anyaccel_virtual_memory_table {
 #define ANYACCEL_FORMAT_OPENCL_C 4u
 #define ANYACCEL_FORMAT_MSL 5u
 #define ANYACCEL_FORMAT_HOST_FN 6u /* a function of this process */
+#define ANYACCEL_FORMAT_CUDA_C 7u  /* CUDA C++ source, functions declared extern "C" */
 
 typedef struct anyaccel_kernels_limits {
     uint32_t struct_size;
@@ -613,6 +614,7 @@ typedef struct anyaccel_node {
 #define ANYACCEL_GRAPHS_HOST_CALLS 0x4u  /* functions of the host may be nodes */
 #define ANYACCEL_GRAPHS_HOST_COPIES 0x8u /* copies from and to host memory may be nodes */
 #define ANYACCEL_GRAPHS_UPDATE 0x10u     /* nodes can be updated */
+#define ANYACCEL_GRAPHS_ORDERED 0x20u    /* replays of one graph follow one another, whatever streams they go to */
 
 typedef struct anyaccel_graphs_limits {
     uint32_t struct_size;

@@ -111,13 +111,45 @@ def test_dlpack_orders_streams_of_the_runtime(kind):
     )
 
 
+def test_dlpack_orders_streams_of_other_libraries(cuda):
+    cuda(
+        """
+        import ctypes, threading
+        driver = ctypes.CDLL(os.environ["ANYACCEL_CUDA_LIBRARY"])
+        x = anyaccel.zeros(4, device=0)
+        a.synchronize()
+        context, theirs = ctypes.c_void_p(), ctypes.c_void_p()
+        assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert driver.cuCtxSetCurrent(context) == 0
+        assert driver.cuStreamCreate(ctypes.byref(theirs), 1) == 0
+        NOT_READY = 600
+        open = threading.Event()
+        with anyaccel.Stream() as stream:
+            stream.host_fn(open.wait)
+            x.fill_(1.0)
+            # CUDA's names of its default streams, and a stream.
+            for foreign in (1, 2, theirs.value):
+                assert driver.cuStreamQuery(ctypes.c_void_p(foreign)) == 0
+                x.__dlpack__(stream=foreign, max_version=(1, 0))
+                # The host did not wait; the stream does.
+                assert not stream.query() and driver.cuStreamQuery(ctypes.c_void_p(foreign)) == NOT_READY
+            open.set()
+        for foreign in (1, 2, theirs.value):
+            assert driver.cuStreamSynchronize(ctypes.c_void_p(foreign)) == 0
+        assert stream.query()
+        assert driver.cuStreamDestroy_v2(theirs) == 0
+        assert x.tolist() == [1.0] * 4
+        """
+    )
+
+
 def test_dlpack_waits_for_other_libraries_streams(kind):
     kind(
         """
         import threading, time
         x = anyaccel.zeros(4, device=0)
         with anyaccel.Stream() as stream:
-            for foreign in (None, 12345678, *((1, 2) if KIND == "cuda" else (0,))):
+            for foreign in (None, 12345678, *(() if KIND == "cuda" else (0,))):
                 x.fill_(0.0)
                 done = []
                 stream.host_fn(lambda: (time.sleep(0.05), done.append(1)))

@@ -52,6 +52,15 @@ pub fn compile(source: &str, options: &[&str]) -> Result<Vec<u8>, Fault> {
     Ok(ptx)
 }
 
+/// Compiles for a chip of that capability, or where the compiler is older than the chip for the oldest that it knows: PTX of
+/// older chips is read by newer ones.
+pub(crate) fn compile_for((major, minor): (u32, u32), source: &str) -> Result<Vec<u8>, Fault> {
+    match compile(source, &[&format!("--gpu-architecture=compute_{major}{minor}")]) {
+        Err(fault) if fault.code == i64::from(NVRTC_ERROR_INVALID_OPTION) => compile(source, &[]),
+        compiled => compiled,
+    }
+}
+
 /// The version of CUDA that NVRTC belongs to, where it is installed: drivers of an older one do not read its PTX.
 ///
 /// # Errors

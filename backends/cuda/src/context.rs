@@ -6,12 +6,16 @@
 //! as found (H18). The first sticky code makes the device lost, for good: `lost` is set before the functions that wait for
 //! their turn are cancelled, and whoever adds one looks at `lost` under the lock that cancelling takes.
 //!
-//! The context is retained for as long as anything of the device is left, and then released, unless work may still be under
-//! way: releasing would wait for it (H25), so it is kept until the process ends.
+//! The context is retained for as long as anything of the device is left, and then released by the thread of its
+//! [`Returns`], behind all that was given back: releasing may wait for work (H25).
 
 use crate::conv::{Failed, is_sticky};
 use crate::host_call::Job;
-use crate::sys::{CU_STREAM_CAPTURE_MODE_RELAXED, CUcontext, CUdevice, Cuda};
+use crate::returns::{self, Returns};
+use crate::sys::{
+    CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_OUT_OF_MEMORY, CUcontext, CUdevice, Cuda,
+    SymbolTable,
+};
 use crate::words::Words;
 use anyaccel_hal::{Fault, FaultKind};
 use anyaccel_kit::{Callbacks, Mutex};
@@ -32,13 +36,14 @@ pub(crate) struct Context {
     pub(crate) ordinal: u32,
     pub(crate) raw: CUcontext,
     pub(crate) callbacks: Arc<Callbacks<Job>>,
+    pub(crate) returns: Arc<Returns>,
     pub(crate) words: Words,
     /// Whether streams can wait for a word of memory. Every device does whose driver has the call.
     pub(crate) holds: bool,
     lost: AtomicBool,
     first: Mutex<Option<Failed>>,
     cancels: Mutex<Vec<Weak<dyn Cancel>>>,
-    /// Work may be under way that nobody waits for any more.
+    /// Work may be under way that only [`Returns`] waits for any more.
     busy: AtomicBool,
 }
 
@@ -92,6 +97,7 @@ impl Context {
             ordinal,
             raw,
             callbacks,
+            returns: Returns::new(cuda, device, raw),
             words: Words::new(),
             holds: cuda.has("cuStreamWaitValue32_v2"),
             lost: AtomicBool::new(false),
@@ -147,8 +153,20 @@ impl Context {
         result.map_err(|failed| self.fault(failed))
     }
 
+    /// Takes memory. If there is none while some is being given back, once more behind that.
+    pub(crate) fn relieve(&self, mut take: impl FnMut() -> Result<(), Failed>) -> Result<(), Fault> {
+        let mut taken = take();
+        if matches!(taken, Err(Failed { code: CUDA_ERROR_OUT_OF_MEMORY, .. })) && returns::relieved(self.raw) {
+            taken = take();
+        }
+        self.check(taken)
+    }
+
     #[cold]
     pub(crate) fn fault(&self, failed: Failed) -> Fault {
+        if failed.code == CUDA_ERROR_DEINITIALIZED {
+            returns::end();
+        }
         if !is_sticky(failed.code) {
             return failed.fault();
         }
@@ -156,6 +174,7 @@ impl Context {
         let news = first.is_none();
         first.get_or_insert(failed);
         self.lost.store(true, Ordering::Release);
+        self.returns.lose();
         drop(first);
         if news {
             self.cancel_functions();
@@ -180,12 +199,12 @@ impl Context {
         }
     }
 
-    /// Whether work may be left that nobody waits for.
+    /// Whether work may be left that only [`Returns`] waits for.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Acquire)
     }
 
-    /// Work may be left that nobody waits for: the context stays.
+    /// Work may be left: what it may use is given back behind what was handed to [`Returns`] for that.
     pub(crate) fn leave_busy(&self) {
         self.busy.store(true, Ordering::Release);
     }
@@ -193,15 +212,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        if self.is_lost() || *self.busy.get_mut() {
-            return;
-        }
-        if let Ok(current) = self.enter_anyway() {
-            let _relaxed = self.relaxed();
-            self.words.give_back(self.cuda);
-            drop(current);
-        }
-        // SAFETY: pairs with the retain; nothing of the device is used any more.
-        let _released = unsafe { self.cuda.cuDevicePrimaryCtxRelease_v2(self.device) };
+        let pages = self.words.pages();
+        self.returns.close(move |cuda| {
+            for page in pages {
+                // SAFETY: taken by `Words`, and used no more: what waited for a word has ended.
+                let _freed = unsafe { cuda.cuMemFreeHost(std::ptr::with_exposed_provenance_mut(page)) };
+            }
+        });
     }
 }

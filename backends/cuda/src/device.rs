@@ -15,8 +15,8 @@ use anyaccel_hal::{
     WaitMode, Waited, Written,
 };
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Degrees of what a device can, asked when it is opened.
@@ -48,6 +48,8 @@ pub(crate) struct CudaDevice {
     /// Where memory comes and goes in stream order, if it does.
     pub(crate) ordered: Option<Arc<Stream>>,
     pub(crate) sensors: Option<Sensors>,
+    /// Whether a run-time compiler is installed, once somebody has asked.
+    pub(crate) compiles: OnceLock<bool>,
     pub(crate) machine: Arc<Machine>,
 }
 

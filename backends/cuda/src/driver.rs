@@ -16,12 +16,11 @@ use crate::probe::{Look, checks, look};
 use crate::stream::Stream;
 use crate::sys::{self, *};
 use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, FaultKind, Kind, PciAddress, Probe, Uuid};
-use anyaccel_kit::Mutex;
+use anyaccel_kit::{Mutex, Published};
 use std::env;
 use std::fmt;
-use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// Chooses where memory comes from: `async` for the driver's stream-ordered pool.
 const ALLOC: &str = "ANYACCEL_CUDA_ALLOC";
@@ -45,8 +44,8 @@ struct Started {
 
 /// The driver of NVIDIA GPUs.
 pub(crate) struct CudaDriver {
-    inventory: AtomicPtr<Inventory>,
-    started: AtomicPtr<Started>,
+    started: Published<Started>,
+    inventory: Published<Inventory>,
 }
 
 impl fmt::Debug for CudaDriver {
@@ -55,35 +54,17 @@ impl fmt::Debug for CudaDriver {
     }
 }
 
-/// What a pointer that is published once points to.
-fn published<T>(pointer: &AtomicPtr<T>) -> Option<&T> {
-    // SAFETY: null, or a box that stays until its driver is dropped.
-    unsafe { pointer.load(Ordering::Acquire).as_ref() }
-}
-
-/// Publishes a value unless there is one.
-fn publish<T>(pointer: &AtomicPtr<T>, value: T) {
-    let ours = Box::into_raw(Box::new(value));
-    if pointer.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: nobody else saw the box made above.
-        drop(unsafe { Box::from_raw(ours) });
-    }
-}
-
 impl CudaDriver {
     pub(crate) const fn new() -> Self {
-        Self { inventory: AtomicPtr::new(ptr::null_mut()), started: AtomicPtr::new(ptr::null_mut()) }
+        Self { started: Published::new(), inventory: Published::new() }
     }
 
     fn started(&self) -> Option<&Started> {
-        published(&self.started)
+        self.started.get()
     }
 
     fn inventory(&self, nvml: &'static Nvml) -> Result<&Inventory, Failed> {
-        if published(&self.inventory).is_none() {
-            publish(&self.inventory, Inventory::read(nvml)?);
-        }
-        published(&self.inventory).ok_or(Failed { api: "nvmlInit_v2", code: ABSENT })
+        self.inventory.get_or_make(|| Inventory::read(nvml))
     }
 
     /// What is there now, as far as can be seen without a start.
@@ -139,8 +120,9 @@ impl Driver for CudaDriver {
         unsafe { cuda.cuDeviceGetCount(&raw mut count) }.map_err(Failed::fault)?;
         let inventory = look.inventory;
         let seats = (0..count).map(|ordinal| seat(cuda, ordinal, inventory)).collect::<Result<_, _>>()?;
-        publish(&self.started, Started { machine: Arc::new(Machine::new(cuda)), seats, mask: look.mask });
-        Ok(self.started().map_or(0, |started| started.seats.len() as u32))
+        let machine = Arc::new(Machine::new(cuda));
+        let started = self.started.publish(Started { machine, seats, mask: look.mask });
+        Ok(started.seats.len() as u32)
     }
 
     fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>, Fault> {
@@ -163,20 +145,6 @@ impl Driver for CudaDriver {
 
     fn checks(&self) -> Vec<Check> {
         checks(self.started().map(|started| (started.seats.len(), started.mask.as_deref())), &self.look())
-    }
-}
-
-impl Drop for CudaDriver {
-    fn drop(&mut self) {
-        let (inventory, started) = (*self.inventory.get_mut(), *self.started.get_mut());
-        if !started.is_null() {
-            // SAFETY: the box that `publish` left; nobody else has the driver.
-            drop(unsafe { Box::from_raw(started) });
-        }
-        if !inventory.is_null() {
-            // SAFETY: as above.
-            drop(unsafe { Box::from_raw(inventory) });
-        }
     }
 }
 
@@ -241,6 +209,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         other.device != device && asked.is_ok() && can != 0
     };
     let context = Arc::new(Context::retain(cuda, device, ordinal, Arc::clone(&machine.callbacks))?);
+    machine.opened.add(&context.returns);
     let limits = Limits::ask(&context, whole);
     let ordered = match env::var(ALLOC).as_deref() {
         Ok("async")
@@ -269,6 +238,7 @@ fn opened(started: &Started, seat: &Seat, ordinal: u32) -> Result<CudaDevice, Fa
         limits,
         ordered,
         sensors,
+        compiles: OnceLock::new(),
         context,
         machine: Arc::clone(machine),
     })

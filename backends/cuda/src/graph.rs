@@ -112,13 +112,25 @@ impl Drop for Draft<'_> {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
-            // SAFETY: made by this module; replays have ended (H31), or nothing waits for them (H25).
-            unsafe {
-                let _exec = self.context.cuda.cuGraphExecDestroy(self.exec);
-                let _graph = self.context.cuda.cuGraphDestroy(self.graph);
+        let (exec, graph) = (self.exec, self.graph);
+        let destroy = move |cuda: &Cuda| {
+            // SAFETY: made by this module; replays have ended (H31).
+            unsafe { cuda.cuGraphExecDestroy(exec).and(cuda.cuGraphDestroy(graph)) }
+        };
+        if !self.context.is_busy() {
+            if let Ok(_current) = self.context.enter() {
+                let _destroyed = destroy(self.context.cuda);
             }
+            return;
         }
+        // The driver ends, with replays under way (H25): they still call the nodes.
+        let nodes = std::mem::take(&mut self.nodes);
+        nodes.iter().filter_map(|node| node.function.as_ref()).for_each(|function| function.end());
+        self.context.returns.hand(move |cuda| {
+            let destroyed = destroy(cuda);
+            drop(nodes);
+            destroyed
+        });
     }
 }
 
@@ -331,7 +343,8 @@ impl CudaDevice {
 impl Graphs for CudaDevice {
     fn limits(&self) -> GraphsLimits {
         let host_calls = self.limits.graph_host_calls;
-        GraphsLimits { capture: true, list: true, host_calls, host_copies: true, update: true }
+        // The driver orders a launch behind the one before of the same executable graph.
+        GraphsLimits { capture: true, list: true, host_calls, host_copies: true, update: true, ordered: true }
     }
 
     unsafe fn begin(&self, stream: StreamId, mode: CaptureMode) -> Result<CaptureId, Fault> {
@@ -417,7 +430,7 @@ impl Graphs for CudaDevice {
             (graph, self.stream(stream, "cuGraphLaunch")?)
         };
         let _current = self.context.enter()?;
-        // SAFETY: both live; one replay at a time, as this function's caller promises.
+        // SAFETY: both live; the driver lets one replay run at a time.
         let launched = graph.functions.replay(|| unsafe { self.context.cuda.cuGraphLaunch(graph.exec, stream.raw) });
         stream.touch();
         self.context.check(launched)

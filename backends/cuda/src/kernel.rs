@@ -3,6 +3,7 @@
 //! Everything that can be checked is checked before the driver is asked (H15): the number and sizes of arguments where the
 //! driver tells them or the PTX does, and the limits of the device and of the function.
 
+use crate::compiler::{compile_for, compiler_version};
 use crate::context::Context;
 use crate::conv::Failed;
 use crate::device::CudaDevice;
@@ -10,6 +11,7 @@ use crate::params;
 use crate::sys::*;
 use anyaccel_hal::{Arg, Fault, Format, Kernel, KernelSource, Kernels, KernelsLimits, Launch};
 use anyaccel_kernels::Builtin;
+use std::borrow::Cow;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -89,11 +91,9 @@ pub(crate) fn told(fault: Fault, log: &[u8]) -> Fault {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if let Ok(_current) = self.context.enter() {
-            let _relaxed = self.context.relaxed();
-            // SAFETY: loaded by `load`; its launches have ended (H4), or nothing waits for them (H25).
-            let _unloaded = unsafe { self.context.cuda.cuModuleUnload(self.raw) };
-        }
+        let module = self.raw;
+        // SAFETY: loaded by `load`; its launches have ended (H4), or come before this in `returns` (H25).
+        self.context.returns.hand(move |cuda| unsafe { cuda.cuModuleUnload(module) });
     }
 }
 
@@ -255,6 +255,11 @@ impl CudaDevice {
         act(Native { function: kernel.function, groups, threads, shared, params })
     }
 
+    fn capability(&self) -> (u32, u32) {
+        let get = |which| crate::device::attribute(self.context.cuda, self.context.device, which).unwrap_or(0);
+        (get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR))
+    }
+
     fn check_shape(&self, kernel: &Loaded, launch: Launch) -> Result<(), Fault> {
         let Launch { groups, threads, shared } = launch;
         let count = threads.iter().try_fold(1_u32, |all, &threads| all.checked_mul(threads));
@@ -286,12 +291,24 @@ impl Kernels for CudaDevice {
     }
 
     fn formats(&self) -> &[Format] {
-        &[Format::Cubin, Format::Ptx]
+        if *self.compiles.get_or_init(|| compiler_version().is_ok()) {
+            &[Format::Cubin, Format::Ptx, Format::CudaC]
+        } else {
+            &[Format::Cubin, Format::Ptx]
+        }
     }
 
     unsafe fn load(&self, source: KernelSource<'_>) -> Result<Kernel, Fault> {
         let (format, code, entry) = match source {
-            KernelSource::Code { format: format @ (Format::Cubin | Format::Ptx), code, entry } => (format, code, entry),
+            KernelSource::Code { format: Format::CudaC, code, entry } => {
+                let source = std::str::from_utf8(code).map_err(|error| {
+                    Fault::invalid("nvrtcCreateProgram", format!("source that is no text: {error}"))
+                })?;
+                (Format::Ptx, Cow::Owned(compile_for(self.capability(), source)?), entry)
+            }
+            KernelSource::Code { format: format @ (Format::Cubin | Format::Ptx), code, entry } => {
+                (format, Cow::Borrowed(code), entry)
+            }
             KernelSource::Code { format, .. } => return Err(Fault::unsupported("load").note(format!("{format:?}"))),
             KernelSource::Host(_) => return Err(Fault::unsupported("load").note("a function of the host")),
         };
@@ -299,11 +316,11 @@ impl Kernels for CudaDevice {
             return Err(Fault::invalid("cuModuleLoadDataEx", "a binary that is no ELF"));
         }
         let _current = self.context.enter()?;
-        let module = Module::load(&self.context, code)?;
+        let module = Module::load(&self.context, &code)?;
         let function = module.function(entry)?;
         let told = told_params(&self.context, function);
         let written = || match format {
-            Format::Ptx => params::of_entry(&String::from_utf8_lossy(code), entry),
+            Format::Ptx => params::of_entry(&String::from_utf8_lossy(&code), entry),
             _ => None,
         };
         let get = |which| attribute(&self.context, function, which);

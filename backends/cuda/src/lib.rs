@@ -13,8 +13,9 @@
 //! | `stream`, `wait` | streams, marks, host threads that wait |
 //! | `host_call`, `node_call`, `words`, `gate` | functions of the host in streams and graphs, and what holds streams up |
 //! | `memory`, `virtual_memory` | segments, pinned memory, peers; growable segments |
+//! | `returns` | what is given back, by a thread that may wait for the driver |
 //! | `kernel`, `params`, `builtin` | loading and launching; the built-in kernels |
-//! | `compiler` | CUDA C++ to PTX, where NVRTC is installed |
+//! | `compiler` | CUDA C++ to PTX, where NVRTC is installed; kernels are loaded from either |
 //! | `graph` | native graphs of captures and lists |
 //! | `native_events`, `telemetry` | events with names of their own; sensors |
 //!
@@ -44,6 +45,7 @@ mod native_events;
 mod node_call;
 mod params;
 mod probe;
+mod returns;
 mod stream;
 pub mod sys;
 mod telemetry;

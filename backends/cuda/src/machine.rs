@@ -5,11 +5,12 @@ use crate::graph::Graph;
 use crate::host_call::{Job, run};
 use crate::kernel::Loaded;
 use crate::memory::Memory;
+use crate::returns::Returns;
 use crate::stream::{Event, Stream};
 use crate::sys::Cuda;
 use crate::virtual_memory::Reservation;
 use anyaccel_hal::Mem;
-use anyaccel_kit::{CallbackConfig, Callbacks, Slab};
+use anyaccel_kit::{CallbackConfig, Callbacks, Mutex, Slab};
 use std::sync::Arc;
 
 /// A point whose time is kept.
@@ -28,6 +29,24 @@ pub(crate) struct Machine {
     pub(crate) graphs: Slab<Arc<Graph>>,
     pub(crate) events: Slab<Event>,
     pub(crate) ranges: Slab<(Arc<Reservation>, Mem)>,
+    /// The last: what all others give back has been handed over then.
+    pub(crate) opened: Opened,
+}
+
+/// The contexts that a driver retained.
+#[derive(Default)]
+pub(crate) struct Opened(Mutex<Vec<Arc<Returns>>>);
+
+impl Opened {
+    pub(crate) fn add(&self, returns: &Arc<Returns>) {
+        self.0.lock().push(Arc::clone(returns));
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.lock().iter().for_each(|returns| returns.settle());
+    }
 }
 
 impl Machine {
@@ -43,6 +62,7 @@ impl Machine {
             graphs: Slab::new(),
             events: Slab::new(),
             ranges: Slab::new(),
+            opened: Opened::default(),
         }
     }
 }
@@ -56,10 +76,9 @@ impl Drop for Machine {
         for stream in self.streams.snapshot() {
             let context = &stream.context;
             context.cancel_functions();
-            // What work may still use is not given back.
-            let idle = context.enter().is_ok_and(|_current| stream.idle());
-            if !idle {
-                context.leave_busy();
+            // What its work may still use is given back behind it.
+            if let Ok(_current) = context.enter() {
+                stream.leave();
             }
         }
         self.callbacks.finish();

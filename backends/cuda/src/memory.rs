@@ -80,16 +80,23 @@ unsafe fn free(cuda: &Cuda, addr: CUdeviceptr, host: usize, holder: Holder) -> R
 }
 
 impl Drop for Memory {
-    /// What nobody gave back goes with its driver, unless work may still use it.
+    /// What nobody gave back goes with its driver, behind the work that may still use it.
     fn drop(&mut self) {
-        let ours = matches!(self.holder, Holder::Segment | Holder::Pinned(_) | Holder::Registered);
-        if ours
-            && !self.context.is_busy()
-            && let Ok(_current) = self.context.enter()
-        {
-            let _relaxed = self.context.relaxed();
-            // SAFETY: nobody has a handle on it any more, and the streams of its driver are idle.
-            let _freed = unsafe { free(self.context.cuda, self.addr, self.host, self.holder) };
+        let (addr, host, holder) = (self.addr, self.host, self.holder);
+        match holder {
+            Holder::Segment | Holder::Pinned(_) | Holder::Registered => {
+                // SAFETY: nobody has a handle on it any more, and the work of its driver's streams has ended by then.
+                self.context.returns.hand(move |cuda| unsafe { free(cuda, addr, host, holder) });
+            }
+            // By the call that does not look for a stream, which may be gone; it waits for nobody with such memory.
+            // SAFETY: as above.
+            Holder::Ordered(_) => self.context.returns.hand(move |cuda| unsafe { cuda.cuMemFree_v2(addr) }),
+            Holder::Reserved => {
+                if let Some(range) = self.range.take() {
+                    self.context.returns.hand(move |cuda| range.dismantle(cuda));
+                }
+            }
+            Holder::Imported => {}
         }
     }
 }
@@ -106,7 +113,7 @@ impl CudaDevice {
         let holder = match &self.ordered {
             None => {
                 // SAFETY: a valid place for the answer.
-                self.context.check(unsafe { cuda.cuMemAlloc_v2(&raw mut addr, len as usize) })?;
+                self.context.relieve(|| unsafe { cuda.cuMemAlloc_v2(&raw mut addr, len as usize) })?;
                 Holder::Segment
             }
             Some(stream) => {
@@ -138,10 +145,20 @@ impl CudaDevice {
             return Err(Fault::invalid(api, "memory of another sort"));
         }
         if holder != Holder::Imported && !self.context.is_lost() {
-            let _current = self.context.enter()?;
-            let _relaxed = self.context.relaxed();
-            // SAFETY: H1 and H4: no work uses it, and it is forgotten below.
-            let freed = unsafe { free(self.context.cuda, addr, host, holder) };
+            let freed = match holder {
+                // These may wait for everybody's work.
+                Holder::Segment | Holder::Pinned(_) => {
+                    // SAFETY: H1 and H4: no work uses it, and it is forgotten below.
+                    self.context.returns.ask(move |cuda| unsafe { free(cuda, addr, host, holder) })
+                }
+                // Memory that the caller is about to give back to somebody else has to be free of ours by then.
+                _ => {
+                    let _current = self.context.enter()?;
+                    let _relaxed = self.context.relaxed();
+                    // SAFETY: as above.
+                    unsafe { free(self.context.cuda, addr, host, holder) }
+                }
+            };
             // A device that is lost has let go of it anyway (H20).
             if let Err(fault) = self.context.check(freed)
                 && !self.context.is_lost()
@@ -169,7 +186,7 @@ impl CudaDevice {
         let mut host: *mut c_void = std::ptr::null_mut();
         let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: a valid place for the answer.
-        self.context.check(unsafe { self.context.cuda.cuMemHostAlloc(&raw mut host, len as usize, flags) })?;
+        self.context.relieve(|| unsafe { self.context.cuda.cuMemHostAlloc(&raw mut host, len as usize, flags) })?;
         Ok(host)
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Generation {
 
 #[derive(Debug)]
 struct State {
-    /// The oldest first; never empty.
+    /// The oldest first; never empty before the end.
     generations: VecDeque<Generation>,
     word: Option<Word>,
 }
@@ -115,6 +115,16 @@ impl NodeFn {
         if let Some(newest) = self.state.lock().generations.back_mut() {
             newest.expected = newest.expected.saturating_sub(1);
         }
+    }
+
+    /// The driver ends, and the graph goes while replays may still be under way: lets go of the functions. What the driver
+    /// still calls finds none.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        let ended = std::mem::take(&mut state.generations);
+        state.set(Self::DONE);
+        drop(state);
+        drop(ended);
     }
 
     /// Its turn has come.

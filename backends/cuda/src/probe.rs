@@ -3,7 +3,7 @@
 use crate::conv::Failed;
 use crate::inventory::{Inventory, Unit};
 use crate::mask::{Visible, visible};
-use crate::sys::{self, Libraries, Missing, NVML_ERROR_DRIVER_NOT_LOADED, Nvml};
+use crate::sys::{self, NVML_ERROR_DRIVER_NOT_LOADED, Nvml};
 use anyaccel_hal::{Absence, Check, Layer, Probe, Verdict};
 use std::env;
 use std::fs;
@@ -37,7 +37,7 @@ fn order(inventory: &Inventory) -> Option<Vec<usize>> {
 
 /// Looks, and says what is missing if something is.
 pub(crate) fn look<'a>(read: impl FnOnce(&'static Nvml) -> Result<&'a Inventory, Failed>) -> Result<Look<'a>, Absence> {
-    sys::cuda().map_err(|missing| absent(&missing))?;
+    sys::cuda().map_err(|missing| missing.absence())?;
     let (major, minor) = (OLDEST / 1000, OLDEST % 1000 / 10);
     match version() {
         Some(version) if version < OLDEST => {
@@ -49,7 +49,7 @@ pub(crate) fn look<'a>(read: impl FnOnce(&'static Nvml) -> Result<&'a Inventory,
         }
         _ => {}
     }
-    let nvml = sys::nvml().map_err(|missing| absent(&missing))?;
+    let nvml = sys::nvml().map_err(|missing| missing.absence())?;
     let inventory = read(nvml).map_err(|failed| {
         let Failed { api, code } = failed;
         let layer = if code == NVML_ERROR_DRIVER_NOT_LOADED { Layer::DeviceNodes } else { Layer::Probe };
@@ -71,14 +71,6 @@ fn version() -> Option<i32> {
     // SAFETY: a valid place for the answer.
     unsafe { cuda.cuDriverGetVersion(&raw mut version) }.ok()?;
     Some(version)
-}
-
-fn absent(missing: &Missing) -> Absence {
-    let (subject, found) = match missing {
-        Missing::Library { library, reason } => (library.clone(), reason.clone()),
-        Missing::Symbol { library, symbol } => (library.clone(), format!("a library without {symbol}")),
-    };
-    Absence::Missing { layer: Layer::Library, subject, found }
 }
 
 impl Look<'_> {
@@ -125,7 +117,7 @@ pub(crate) fn checks(frozen: Option<(usize, Option<&str>)>, look: &Result<Look<'
     let check = |layer, verdict, subject: &str, found: String| Check { layer, verdict, subject: subject.into(), found };
     let skipped = |layer| check(layer, Verdict::NotApplicable, "", "an earlier layer failed".into());
     let mut all = Vec::new();
-    let libraries = [(Libraries::CUDA[0], sys::cuda().map(drop)), (Libraries::NVML[0], sys::nvml().map(drop))];
+    let libraries = [(sys::CUDA.names()[0], sys::cuda().map(drop)), (sys::NVML.names()[0], sys::nvml().map(drop))];
     let mut loaded = true;
     for (name, found) in libraries {
         let (verdict, found) = match found {

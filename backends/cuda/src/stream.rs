@@ -55,6 +55,13 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Notes what looking at it came to.
+    pub(crate) fn failed(&self, failed: Failed) {
+        let _fault = self.context.fault(failed);
+    }
+}
+
 impl Drop for Event {
     fn drop(&mut self) {
         if let Ok(_current) = self.context.enter() {
@@ -282,23 +289,37 @@ impl Stream {
         Ok(self.ended.load(Ordering::Acquire))
     }
 
-    /// Whether all that was enqueued has ended, as far as one look tells. The context is current.
-    pub(crate) fn idle(&self) -> bool {
-        if self.mark().is_err() {
-            return false;
+    /// Nobody waits for this stream any more: if one look does not tell that all has ended, what is given back from now on
+    /// comes after it. The context is current.
+    pub(crate) fn leave(&self) {
+        let context = &self.context;
+        let left = self.mark().and_then(|_mark| {
+            let mut ring = self.ring.lock();
+            let looked = self.reap(&mut ring);
+            context.check(looked)?;
+            Ok(ring.entries.back().cloned())
+        });
+        match left {
+            Ok(None) => {}
+            Ok(Some(last)) => {
+                context.leave_busy();
+                context.returns.after(last);
+            }
+            // A lost device has let go of everything (H20).
+            Err(_) if context.is_lost() => {}
+            Err(_) => {
+                context.leave_busy();
+                context.returns.stick();
+            }
         }
-        let mut ring = self.ring.lock();
-        self.reap(&mut ring).is_ok() && ring.entries.is_empty()
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let Ok(current) = self.context.enter() else { return };
-        if !self.borrowed && !self.idle() {
-            self.context.leave_busy();
-        }
         if !self.borrowed {
+            self.leave();
             // SAFETY: made by `create`, used no more; the driver finishes what is enqueued.
             let _destroyed = unsafe { self.context.cuda.cuStreamDestroy_v2(self.raw) };
         }

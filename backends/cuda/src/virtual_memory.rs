@@ -6,6 +6,7 @@
 use crate::conv::Failed;
 use crate::device::{CudaDevice, unknown};
 use crate::memory::{Holder, Memory};
+use crate::returns;
 use crate::sys::*;
 use anyaccel_hal::{Fault, Mem, Range, Segment, VirtualMemory, VirtualMemoryLimits};
 use anyaccel_kit::Mutex;
@@ -16,11 +17,13 @@ use std::sync::Arc;
 pub(crate) struct Reservation {
     addr: CUdeviceptr,
     len: u64,
+    /// Bytes of a granule.
+    step: u64,
     backing: Mutex<Backing>,
 }
 
 /// How far a granule is. Who makes one busy is alone with it until it is something else, so that calls which may wait for
-/// the device run without the lock.
+/// the device run without the lock: unmapping is one of those, and is done by [`returns`](crate::returns).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Granule {
     Empty,
@@ -44,6 +47,16 @@ impl Reservation {
         }
         backing.granules[granules].fill(Granule::Busy);
         Ok(())
+    }
+
+    /// Takes away what is mapped, and then the addresses. Nobody uses them any more.
+    pub(crate) fn dismantle(&self, cuda: &Cuda) -> Result<(), Failed> {
+        let granules = std::mem::take(&mut self.backing.lock().granules);
+        for (at, _) in granules.into_iter().enumerate().filter(|&(_, granule)| granule == Granule::Backed) {
+            unback(cuda, self.addr, self.step, at..at + 1)?;
+        }
+        // SAFETY: reserved with that length, and nothing is mapped there any more.
+        unsafe { cuda.cuMemAddressFree(self.addr, self.len as usize) }
     }
 
     /// Lets another device use what is mapped, and what will be. That device's context is current.
@@ -82,6 +95,15 @@ const fn prop(device: CUdevice) -> CUmemAllocationProp {
     }
 }
 
+/// Takes the backing of whole granules away.
+fn unback(cuda: &Cuda, addr: CUdeviceptr, step: u64, granules: std::ops::Range<usize>) -> Result<(), Failed> {
+    for at in granules {
+        // SAFETY: a mapping of its own, which no work uses any more (H4).
+        unsafe { cuda.cuMemUnmap(addr + at as u64 * step, step as usize) }?;
+    }
+    Ok(())
+}
+
 impl CudaDevice {
     /// The granularity of mappings, if the device has them at all. Asked when it is opened.
     pub(crate) fn granularity(cuda: &Cuda, device: CUdevice) -> Option<u64> {
@@ -115,7 +137,7 @@ impl CudaDevice {
         for at in granules.clone() {
             if let Err(failed) = self.back(range.addr + at as u64 * step, step) {
                 // What a lost device does not take back it has lost as well.
-                let _undone = self.unback(range.addr, step, granules.start..at);
+                let _undone = unback(self.context.cuda, range.addr, step, granules.start..at);
                 return Err(failed);
             }
         }
@@ -131,19 +153,10 @@ impl CudaDevice {
             }
             Err(failed) => {
                 drop(backing);
-                let _undone = self.unback(range.addr, step, granules);
+                let _undone = unback(self.context.cuda, range.addr, step, granules);
                 Err(failed)
             }
         }
-    }
-
-    /// Takes the backing of whole granules away.
-    fn unback(&self, addr: CUdeviceptr, step: u64, granules: std::ops::Range<usize>) -> Result<(), Failed> {
-        for at in granules {
-            // SAFETY: a mapping of its own, which no work uses any more (H4).
-            unsafe { self.context.cuda.cuMemUnmap(addr + at as u64 * step, step as usize) }?;
-        }
-        Ok(())
     }
 
     /// The granules of a part, if it is one of whole granules.
@@ -182,7 +195,7 @@ impl VirtualMemory for CudaDevice {
         let context = Arc::clone(&self.context);
         let granules = vec![Granule::Empty; (len / step) as usize];
         let backing = Mutex::new(Backing { granules, allowed: vec![self.context.device] });
-        let range = Arc::new(Reservation { addr, len, backing });
+        let range = Arc::new(Reservation { addr, len, step, backing });
         let memory = Memory { addr, host: 0, len, holder: Holder::Reserved, range: Some(Arc::clone(&range)), context };
         let mem = Mem(self.machine.memory.insert(memory));
         let range = Range(self.machine.ranges.insert((range, mem)));
@@ -195,10 +208,15 @@ impl VirtualMemory for CudaDevice {
         let granules = self.granules("cuMemMap", range, offset, len)?;
         let _current = self.context.enter()?;
         let _relaxed = self.context.relaxed();
-        range.claim("cuMemMap", granules.clone(), Granule::Empty)?;
-        self.map_granules(range, granules.clone()).map_err(|failed| {
-            range.backing.lock().granules[granules].fill(Granule::Empty);
-            self.context.fault(failed)
+        range.claim("cuMemMap", granules.clone(), Granule::Empty).or_else(|fault| {
+            // They may still be on their way from an earlier mapping.
+            if !returns::relieved(self.context.raw) {
+                return Err(fault);
+            }
+            range.claim("cuMemMap", granules.clone(), Granule::Empty)
+        })?;
+        self.context.relieve(|| self.map_granules(range, granules.clone())).inspect_err(|_| {
+            range.backing.lock().granules[granules.clone()].fill(Granule::Empty);
         })
     }
 
@@ -207,32 +225,35 @@ impl VirtualMemory for CudaDevice {
         let (range, _) = unsafe { self.machine.ranges.get(range.0) }.ok_or_else(|| unknown("cuMemUnmap", "range"))?;
         let granules = self.granules("cuMemUnmap", range, offset, len)?;
         range.claim("cuMemUnmap", granules.clone(), Granule::Backed)?;
-        let unbacked = self.context.enter().and_then(|_current| {
-            let _relaxed = self.context.relaxed();
-            let unbacked = self.unback(range.addr, self.limits.granularity, granules.clone());
-            self.context.check(unbacked)
+        if self.context.is_lost() {
+            // It has let go of it (H20).
+            range.backing.lock().granules[granules].fill(Granule::Empty);
+            return Ok(());
+        }
+        let (range, step) = (Arc::clone(range), self.limits.granularity);
+        let unbacked = self.context.returns.ask(move |cuda| {
+            let unbacked = unback(cuda, range.addr, step, granules.clone());
+            let now = if unbacked.is_ok() { Granule::Empty } else { Granule::Backed };
+            range.backing.lock().granules[granules].fill(now);
+            unbacked
         });
-        // A device that is lost has let go of it anyway (H20).
-        let gone = unbacked.is_ok() || self.context.is_lost();
-        range.backing.lock().granules[granules].fill(if gone { Granule::Empty } else { Granule::Backed });
-        if gone { Ok(()) } else { unbacked }
+        match self.context.check(unbacked) {
+            Err(fault) if !self.context.is_lost() => Err(fault),
+            _ => Ok(()),
+        }
     }
 
     unsafe fn release(&self, range: Range) -> Result<(), Fault> {
         let Some((range, mem)) = self.machine.ranges.remove(range.0) else {
             return Err(unknown("cuMemAddressFree", "range"));
         };
-        drop(self.machine.memory.remove(mem.0));
+        if let Some(mut memory) = self.machine.memory.remove(mem.0) {
+            memory.holder = Holder::Imported;
+        }
         if self.context.is_lost() {
             return Ok(());
         }
-        let _current = self.context.enter()?;
-        let _relaxed = self.context.relaxed();
-        let granules = std::mem::take(&mut range.backing.lock().granules);
-        for (at, _) in granules.into_iter().enumerate().filter(|&(_, granule)| granule == Granule::Backed) {
-            self.context.check(self.unback(range.addr, self.limits.granularity, at..at + 1))?;
-        }
-        // SAFETY: reserved with that length, and nothing is mapped there any more.
-        self.context.check(unsafe { self.context.cuda.cuMemAddressFree(range.addr, range.len as usize) })
+        let released = self.context.returns.ask(move |cuda| range.dismantle(cuda));
+        self.context.check(released)
     }
 }

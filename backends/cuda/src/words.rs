@@ -111,14 +111,11 @@ impl Words {
         self.0.lock().nodes.push(word);
     }
 
-    /// Gives the pages back. The context is current, nothing waits for a word, and no word is used any more.
-    pub(crate) fn give_back(&self, cuda: &Cuda) {
+    /// The pages, for whoever gives them back with the context: no word is taken any more.
+    pub(crate) fn pages(&self) -> Vec<usize> {
         let mut pool = self.0.lock();
         pool.free.clear();
         pool.nodes.clear();
-        for page in pool.pages.drain(..) {
-            // SAFETY: taken by `take`, and used no more.
-            let _freed = unsafe { cuda.cuMemFreeHost(std::ptr::with_exposed_provenance_mut(page)) };
-        }
+        std::mem::take(&mut pool.pages)
     }
 }

@@ -9,10 +9,9 @@ use crate::device::HostDevice;
 use crate::machine::Machine;
 use crate::probe;
 use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, Kind, Probe};
+use anyaccel_kit::Published;
 use std::fmt;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What exists once the driver has started.
 struct Started {
@@ -33,7 +32,7 @@ impl Started {
 /// The driver of host devices.
 pub(crate) struct HostDriver {
     config: HostConfig,
-    started: AtomicPtr<Started>,
+    started: Published<Started>,
 }
 
 impl fmt::Debug for HostDriver {
@@ -45,12 +44,11 @@ impl fmt::Debug for HostDriver {
 
 impl HostDriver {
     pub(crate) const fn new(config: HostConfig) -> Self {
-        Self { config, started: AtomicPtr::new(ptr::null_mut()) }
+        Self { config, started: Published::new() }
     }
 
     fn started(&self) -> Option<&Started> {
-        // SAFETY: the pointer is null or the box that `start` left, which stays until the driver is dropped.
-        unsafe { self.started.load(Ordering::Acquire).as_ref() }
+        self.started.get()
     }
 
     /// The settings that count now: frozen by the start, else read anew.
@@ -88,13 +86,7 @@ impl Driver for HostDriver {
             }
             Err(_) => Settings { devices: 0, memory: 0, workers: 1 },
         };
-        let ours = Box::into_raw(Box::new(Started::new(settings)));
-        let won = self.started.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire);
-        if won.is_err() {
-            // SAFETY: nobody else saw the box made above.
-            drop(unsafe { Box::from_raw(ours) });
-        }
-        Ok(self.started().map_or(0, |started| started.settings.devices))
+        Ok(self.started.publish(Started::new(settings)).settings.devices)
     }
 
     fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>, Fault> {
@@ -116,15 +108,5 @@ impl Driver for HostDriver {
 
     fn checks(&self) -> Vec<Check> {
         probe::checks(self.started().map(|started| &started.settings), &self.config.settings())
-    }
-}
-
-impl Drop for HostDriver {
-    fn drop(&mut self) {
-        let started = *self.started.get_mut();
-        if !started.is_null() {
-            // SAFETY: the box that `start` left; nobody else has the driver.
-            drop(unsafe { Box::from_raw(started) });
-        }
     }
 }

@@ -10,8 +10,8 @@ use crate::part::Part;
 use crate::query::DeviceId;
 use crate::sys::{self, Raw};
 use anyaccel_hal::{Arg, DTypeSet, Fault, FaultKind, Kernel, Launch, Place, StreamId};
-use anyaccel_kernels::Builtin;
 use anyaccel_kernels::device::{self, Plan, opencl};
+use anyaccel_kernels::{Builtin, KernelError};
 use anyaccel_kit::Mutex;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -184,7 +184,11 @@ impl OpenClDevice {
         let builtins = &self.part.builtins;
         let (max_threads, groups) = (ready.max_threads.min(self.part.facts.max_threads), builtins.groups);
         let device = device::Device { max_threads, groups, fp64: builtins.features.fp64() };
-        let plan = device::plan(builtin, params, device).map_err(|error| invalid(error.to_string()))?;
+        let plan = device::plan(builtin, params, device).map_err(|error| match error {
+            // The device lacks it, whatever the arguments: somebody else can do it.
+            KernelError::NoDouble { .. } => Fault::unsupported("launch").note(error.to_string()),
+            _ => invalid(error.to_string()),
+        })?;
         let mut arguments = Arguments::new(&self.part, kernel);
         for (at, place) in places.into_iter().flatten().enumerate() {
             // SAFETY: H1.

@@ -3,7 +3,7 @@
 use crate::config::{DEVICES, MEMORY, Settings, TYPES};
 use crate::discovery::{self, PlatformReport};
 use crate::icd::{self, Icd, State};
-use crate::sys::{Absent, Library, library_name};
+use crate::sys::{Library, Missing};
 use anyaccel_hal::{Absence, Check, Layer, Verdict};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,11 +44,11 @@ pub(crate) fn checks(frozen: Option<&Settings>, now: &Result<Settings, Absence>)
     checks
 }
 
-fn loader(library: &Result<&'static Library, Absent>) -> Check {
+fn loader(library: &Result<&'static Library, Missing>) -> Check {
     match library {
         Ok(library) => check(Layer::Library, Verdict::Pass, &library.name, "loads"),
-        Err(Absent::NotFound { name, said }) => check(Layer::Library, Verdict::Fail, name, said),
-        Err(Absent::TooOld { name, .. }) => check(Layer::Library, Verdict::Pass, name, "loads"),
+        Err(Missing::Library { library, reason, .. }) => check(Layer::Library, Verdict::Fail, library, reason),
+        Err(Missing::Symbol { library, .. }) => check(Layer::Library, Verdict::Pass, library, "loads"),
     }
 }
 
@@ -75,7 +75,7 @@ fn drivers(search: &icd::Search) -> Vec<Check> {
     checks
 }
 
-fn version(library: &Result<&'static Library, Absent>) -> Check {
+fn version(library: &Result<&'static Library, Missing>) -> Check {
     match library {
         Ok(library) => {
             let newest = if library.api.clCreateBufferWithProperties.is_some() {
@@ -87,12 +87,13 @@ fn version(library: &Result<&'static Library, Absent>) -> Check {
             };
             check(Layer::Version, Verdict::Pass, "loader", format!("has the functions of OpenCL {newest}"))
         }
-        Err(Absent::TooOld { missing, .. }) => {
-            let found = format!("no {} (OpenCL {}); 2.0 is needed", missing.name, missing.since);
+        Err(Missing::Symbol { symbol, .. }) => {
+            let (major, minor) = symbol.since;
+            let found = format!("no {} (OpenCL {major}.{minor}); 2.0 is needed", symbol.name);
             check(Layer::Version, Verdict::Fail, "loader", found)
         }
-        Err(Absent::NotFound { .. }) => {
-            let found = format!("{} did not load", library_name());
+        Err(Missing::Library { library, .. }) => {
+            let found = format!("{library} did not load");
             check(Layer::Version, Verdict::NotApplicable, "loader", found)
         }
     }

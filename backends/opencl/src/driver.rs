@@ -11,13 +11,12 @@ use crate::machine::Machine;
 use crate::object::Context;
 use crate::part::Part;
 use crate::query::DeviceId;
-use crate::sys::{Absent, Library};
+use crate::sys::{Library, Missing};
 use crate::{doctor, icd};
 use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, FaultKind, Kind, Layer, Probe};
+use anyaccel_kit::Published;
 use std::fmt;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// What exists once the driver has started.
 struct Started {
@@ -28,7 +27,7 @@ struct Started {
 /// The driver of OpenCL devices.
 pub(crate) struct OpenClDriver {
     config: OpenClConfig,
-    started: AtomicPtr<Started>,
+    started: Published<Started>,
 }
 
 impl fmt::Debug for OpenClDriver {
@@ -54,11 +53,12 @@ fn missing(layer: Layer, subject: impl Into<String>, found: impl Into<String>) -
 fn look() -> Quiet {
     let library = match Library::load() {
         Ok(library) => library,
-        Err(Absent::NotFound { name, said }) => return Quiet::None(missing(Layer::Library, name, said)),
-        Err(Absent::TooOld { name, missing: symbol }) => {
-            let found = format!("no {} (OpenCL {})", symbol.name, symbol.since);
-            return Quiet::None(missing(Layer::Version, name, found));
+        Err(Missing::Symbol { library, symbol, .. }) => {
+            let (major, minor) = symbol.since;
+            let found = format!("no {} (OpenCL {major}.{minor})", symbol.name);
+            return Quiet::None(missing(Layer::Version, library, found));
         }
+        Err(absent) => return Quiet::None(absent.absence()),
     };
     let search = icd::search();
     if search.possible() {
@@ -77,12 +77,11 @@ fn look() -> Quiet {
 
 impl OpenClDriver {
     pub(crate) const fn new(config: OpenClConfig) -> Self {
-        Self { config, started: AtomicPtr::new(ptr::null_mut()) }
+        Self { config, started: Published::new() }
     }
 
     fn started(&self) -> Option<&Started> {
-        // SAFETY: the pointer is null or the box that `start` left, which stays until the driver is dropped.
-        unsafe { self.started.load(Ordering::Acquire).as_ref() }
+        self.started.get()
     }
 
     fn bring_up(&self) -> Result<Started, Fault> {
@@ -212,16 +211,8 @@ impl Driver for OpenClDriver {
     }
 
     fn start(&self) -> Result<u32, Fault> {
-        if let Some(started) = self.started() {
-            return Ok(started.devices.len() as u32);
-        }
-        let ours = Box::into_raw(Box::new(self.bring_up()?));
-        let won = self.started.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire);
-        if won.is_err() {
-            // SAFETY: nobody else saw the box made above.
-            drop(unsafe { Box::from_raw(ours) });
-        }
-        Ok(self.started().map_or(0, |started| started.devices.len() as u32))
+        let started = self.started.get_or_make(|| self.bring_up())?;
+        Ok(started.devices.len() as u32)
     }
 
     fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>, Fault> {
@@ -240,15 +231,5 @@ impl Driver for OpenClDriver {
 
     fn checks(&self) -> Vec<Check> {
         doctor::checks(self.started().map(|started| &started.settings), &self.config.settings())
-    }
-}
-
-impl Drop for OpenClDriver {
-    fn drop(&mut self) {
-        let started = *self.started.get_mut();
-        if !started.is_null() {
-            // SAFETY: the box that `start` left; nobody else has the driver.
-            drop(unsafe { Box::from_raw(started) });
-        }
     }
 }

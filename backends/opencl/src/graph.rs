@@ -207,7 +207,7 @@ impl Recording<'_> {
 
 impl Graphs for OpenClDevice {
     fn limits(&self) -> GraphsLimits {
-        GraphsLimits { capture: false, list: true, host_calls: false, host_copies: false, update: false }
+        GraphsLimits { capture: false, list: true, host_calls: false, host_copies: false, update: false, ordered: false }
     }
 
     unsafe fn begin(&self, _stream: StreamId, _mode: CaptureMode) -> Result<CaptureId, Fault> {

@@ -3,7 +3,7 @@
 use crate::config::{Addressing, Settings};
 use crate::discovery::Found;
 use crate::query::DeviceId;
-use crate::sys::{self, Buffers09, Buffers10, DeviceAddress, Usm};
+use crate::sys::{self, Buffers09, Buffers10, DeviceAddress, SymbolTable, Usm};
 use anyaccel_hal::{DTypeSet, DeviceInfo, Fault, PatternSizes, PciAddress, PriorityRange, Uuid};
 use std::ffi::{CStr, c_void};
 

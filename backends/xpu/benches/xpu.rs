@@ -130,17 +130,17 @@ impl Bare {
 }
 
 fn prepare() {
-    if env::var_os(VARIABLE).is_some() || env::var_os("ZE_ENABLE_ALT_DRIVERS").is_some() {
+    if env::var_os(LOADER.variable()).is_some() || env::var_os("ZE_ENABLE_ALT_DRIVERS").is_some() {
         return;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-bench");
     let mut folders = ["/usr/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/local/lib"].iter();
-    let real = folders.any(|folder| Path::new(folder).join(Libraries::ZE[0]).exists());
+    let real = folders.any(|folder| Path::new(folder).join(LOADER.names()[0]).exists());
     let installed = install(&folder, if real { Loader::Real } else { Loader::Own(1, 13) }).expect("a fake");
     // SAFETY: the process has one thread, and nobody has read its environment.
     unsafe {
         match installed.loader {
-            Some(loader) => env::set_var(VARIABLE, loader),
+            Some(loader) => env::set_var(LOADER.variable(), loader),
             None => env::set_var("ZE_ENABLE_ALT_DRIVERS", installed.driver),
         }
     }

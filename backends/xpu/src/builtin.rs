@@ -8,9 +8,9 @@ use crate::device::XpuDevice;
 use crate::kernel::{Module, NativeKernel, invalid};
 use crate::stream::Stream;
 use anyaccel_hal::{Arg, DTypeSet, Fault, FaultKind, Launch, Mem, Place};
-use anyaccel_kernels::Builtin;
 use anyaccel_kernels::device::opencl::Features;
 use anyaccel_kernels::device::{Device, Plan, Program, opencl, plan, spirv};
+use anyaccel_kernels::{Builtin, KernelError};
 use anyaccel_kit::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -108,7 +108,11 @@ impl Builtins {
             let (count, size) = (builtin.places(), builtin.params_size());
             return Err(invalid(format!("{builtin} takes {count} places and {size} bytes, not {args:?}")));
         }
-        let plan = plan(builtin, params, self.device).map_err(|error| invalid(error.to_string()))?;
+        let plan = plan(builtin, params, self.device).map_err(|error| match error {
+            // The device lacks it, whatever the arguments: somebody else can do it.
+            KernelError::NoDouble { .. } => Fault::unsupported("launch").note(error.to_string()),
+            _ => invalid(error.to_string()),
+        })?;
         for (&(_, given), touched) in places.iter().zip(plan.touched) {
             if touched > given {
                 return Err(invalid(format!("{builtin}: {given} bytes where it touches {touched}")));

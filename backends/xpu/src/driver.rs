@@ -17,11 +17,9 @@ use crate::sys::{self, ZeDevice};
 use crate::telemetry::Sensors;
 use crate::virtual_memory::granularity;
 use anyaccel_hal::{Check, Device, DeviceInfo, Driver, Fault, Kind, Probe};
-use anyaccel_kit::Mutex;
+use anyaccel_kit::{Mutex, Published};
 use std::fmt;
-use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A device that can be opened.
 struct Seat {
@@ -38,7 +36,7 @@ struct Started {
 
 /// The driver of Intel's GPUs.
 pub(crate) struct XpuDriver {
-    started: AtomicPtr<Started>,
+    started: Published<Started>,
 }
 
 impl fmt::Debug for XpuDriver {
@@ -49,21 +47,11 @@ impl fmt::Debug for XpuDriver {
 
 impl XpuDriver {
     pub(crate) const fn new() -> Self {
-        Self { started: AtomicPtr::new(ptr::null_mut()) }
+        Self { started: Published::new() }
     }
 
     fn started(&self) -> Option<&Started> {
-        // SAFETY: null, or a box that stays until this driver is dropped.
-        unsafe { self.started.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Publishes what a start found, unless another has.
-    fn publish(&self, started: Started) {
-        let ours = Box::into_raw(Box::new(started));
-        if self.started.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: nobody else saw the box made above.
-            drop(unsafe { Box::from_raw(ours) });
-        }
+        self.started.get()
     }
 }
 
@@ -121,8 +109,8 @@ impl Driver for XpuDriver {
             let told = told(&platform, gpu.device).map_err(Failed::fault)?;
             seats.push(Seat { platform, device: gpu.device, told, open: Mutex::new(None) });
         }
-        self.publish(Started { machine: Arc::new(Machine::new()), seats });
-        Ok(self.started().map_or(0, |started| started.seats.len() as u32))
+        let started = self.started.publish(Started { machine: Arc::new(Machine::new()), seats });
+        Ok(started.seats.len() as u32)
     }
 
     fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>, Fault> {
@@ -145,16 +133,6 @@ impl Driver for XpuDriver {
 
     fn checks(&self) -> Vec<Check> {
         probe::checks(self.started().map(|started| started.seats.len()))
-    }
-}
-
-impl Drop for XpuDriver {
-    fn drop(&mut self) {
-        let started = *self.started.get_mut();
-        if !started.is_null() {
-            // SAFETY: the box that `publish` left; nobody else has the driver.
-            drop(unsafe { Box::from_raw(started) });
-        }
     }
 }
 

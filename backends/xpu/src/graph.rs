@@ -181,7 +181,7 @@ impl XpuDevice {
 
 impl Graphs for XpuDevice {
     fn limits(&self) -> GraphsLimits {
-        GraphsLimits { capture: false, list: true, host_calls: false, host_copies: true, update: false }
+        GraphsLimits { capture: false, list: true, host_calls: false, host_copies: true, update: false, ordered: false }
     }
 
     unsafe fn begin(&self, _stream: StreamId, _mode: CaptureMode) -> Result<CaptureId, Fault> {

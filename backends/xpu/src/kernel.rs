@@ -29,6 +29,8 @@ pub(crate) fn invalid(note: impl Into<Box<str>>) -> Fault {
 pub(crate) struct Module {
     context: Arc<Context>,
     raw: ZeModule,
+    /// What the compiler said though it has not failed: a driver may put the work, and its failure, off until a kernel is made.
+    said: String,
 }
 
 impl Module {
@@ -52,7 +54,7 @@ impl Module {
             read_log(ze, log)
         };
         match made {
-            Ok(()) => Ok(Self { context: Arc::clone(context), raw }),
+            Ok(()) => Ok(Self { context: Arc::clone(context), raw, said: written }),
             Err(failed) => {
                 let fault = context.fault(failed);
                 Err(if written.is_empty() { fault } else { fault.note(written) })
@@ -62,7 +64,7 @@ impl Module {
 
     /// A kernel of it.
     pub(crate) fn kernel(&self, name: &str) -> Result<NativeKernel, Fault> {
-        let missing = || Fault::invalid("zeKernelCreate", format!("the code has no kernel {name:?}"));
+        let missing = || Fault::invalid("zeKernelCreate", self.with_log(format!("the code has no kernel {name:?}")));
         let entry = CString::new(name).map_err(|_| missing())?;
         let mut desc = ZeKernelDesc::new();
         desc.name = entry.as_ptr();
@@ -71,8 +73,20 @@ impl Module {
         match unsafe { self.context.ze.zeKernelCreate(self.raw, &raw const desc, &raw mut raw) } {
             Ok(()) => Ok(NativeKernel { context: Arc::clone(&self.context), raw, threads: [0; 3] }),
             Err(Failed { code: code @ ZE_RESULT_ERROR_INVALID_KERNEL_NAME, .. }) => Err(missing().code(code.into())),
-            Err(failed) => Err(self.context.fault(failed)),
+            Err(failed) => {
+                let fault = self.context.fault(failed);
+                let note = match &fault.note {
+                    Some(note) => format!("kernel {name:?}: {note}"),
+                    None => format!("kernel {name:?}"),
+                };
+                Err(fault.note(self.with_log(note)))
+            }
         }
+    }
+
+    /// A note with what the compiler said.
+    fn with_log(&self, note: String) -> String {
+        if self.said.is_empty() { note } else { format!("{note}; its compiler said: {}", self.said) }
     }
 }
 
@@ -287,7 +301,13 @@ impl Kernels for XpuDevice {
             KernelSource::Host(_) => return Err(Fault::unsupported("load").note("a function of the host")),
         };
         self.context.alive()?;
-        let module = Module::load(&self.context, code)?;
+        let module = Module::load(&self.context, code).map_err(|fault| match &fault.note {
+            Some(said) => {
+                let note = format!("kernel {entry:?}: {said}");
+                fault.note(note)
+            }
+            None => fault.note(format!("kernel {entry:?}")),
+        })?;
         let kernel = module.kernel(entry)?;
         let (properties, most) = kernel.properties()?;
         let loaded = Loaded {

@@ -23,6 +23,9 @@
 //! the runtime counts them: by `ZE_AFFINITY_MASK`, `ZE_FLAT_DEVICE_HIERARCHY` and `ZE_ENABLE_PCI_ID_DEVICE_ORDER`, which are the
 //! driver's own, and cards hide the GPUs inside of processors. The two sides are joined by identity.
 //!
+//! A card without double precision draws no random float64 itself: the runtime has the host do it, to the same bits, but for a
+//! fill inside a capture, which is refused. All other types it draws itself.
+//!
 //! `ANYACCEL_ZE_LIBRARY` names the file to load as the loader. With one older than `zesInit` sensors need `ZES_ENABLE_SYSMAN=1`.
 
 mod builtin;

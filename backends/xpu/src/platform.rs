@@ -73,6 +73,7 @@ impl Platform {
         let mut version = 0;
         let mut context = ZeContext::NULL;
         let desc = ZeContextDesc::new();
+        let extensions = Extensions::of(ze, driver)?;
         // SAFETY: a live driver and valid places for the answers; the context is destroyed by Drop.
         unsafe {
             ze.zeDriverGetApiVersion(driver, &raw mut version)?;
@@ -85,7 +86,7 @@ impl Platform {
             devices,
             native: (ze.native_driver(driver), ze.native_context(context)),
             version,
-            extensions: Extensions::of(ze, driver),
+            extensions,
             events: Mutex::new(Events::default()),
             times: Mutex::new(Times::default()),
             busy: AtomicBool::new(false),

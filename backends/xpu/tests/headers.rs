@@ -1,6 +1,8 @@
 //! The declarations agree with the published headers, as a C compiler reads them (`libze-dev`, version 1.4 of the interface).
 
-use anyaccel_xpu::sys::{CODES, Layout, Symbol, ZE_CONSTANTS, ZES_CONSTANTS, Ze, Zes, ze_layouts, zes_layouts};
+use anyaccel_xpu::sys::{
+    CODES, Layout, Symbol, SymbolTable, ZE_CONSTANTS, ZES_CONSTANTS, Ze, Zes, ze_layouts, zes_layouts,
+};
 use std::env;
 use std::fmt::Write;
 use std::fs;

@@ -119,9 +119,10 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
 }
 
 at::Generator new_generator(c10::DeviceIndex device) {
+  const auto index = default_generator(device).device().index(); // which refuses what is out of range
   anyaccel_generator native = 0;
   check(anyaccel_generator_create(c10::default_rng_seed_val, &native));
-  return at::make_generator<Philox>(device == -1 ? current_device() : device, native, true);
+  return at::make_generator<Philox>(index, native, true);
 }
 
 at::Generator generator_of(const std::optional<at::Generator>& given, c10::DeviceIndex device) {

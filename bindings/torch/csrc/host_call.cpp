@@ -37,8 +37,15 @@ bool reads(const c10::OperatorHandle& op, size_t index) {
   return !op.schema().arguments()[index].is_out() && !(index == 0 && op.operator_name() == kCopy);
 }
 
-bool is_write(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+// Whether the operator writes to the argument. The schemas of batch normalization don't say so of the running statistics.
+bool writes(const c10::OperatorHandle& op, size_t index) {
+  const auto& argument = op.schema().arguments()[index];
+  if (argument.alias_info() != nullptr) {
+    return argument.alias_info()->isWrite();
+  }
+  const auto& name = op.operator_name().name;
+  return (argument.name() == "running_mean" || argument.name() == "running_var") &&
+      (name == "aten::native_batch_norm" || name == "aten::batch_norm_update_stats");
 }
 
 bool takes_generator(const c10::Argument& argument) {
@@ -94,11 +101,6 @@ class HostCall {
 
   // The device of the results, as PyTorch has it: the one that is asked for, else that of the first tensor that is on one.
   void find_device() {
-    const auto consider = [&](const at::Tensor& tensor) {
-      if (!device_ && tensor.defined() && tensor.device().type() == kDevice) {
-        device_ = tensor.device();
-      }
-    };
     for (const auto& value : originals_) {
       if (value.isDevice() && value.toDevice().type() == kDevice) {
         const auto index = value.toDevice().has_index() ? value.toDevice().index() : current_device();
@@ -106,42 +108,33 @@ class HostCall {
         return;
       }
     }
-    for (const auto& value : originals_) {
-      if (value.isTensor()) {
-        consider(value.toTensor());
-      } else if (value.isTensorList()) {
-        for (const at::Tensor& tensor : value.toTensorVector()) {
-          consider(tensor);
+    for (auto value : originals_) {
+      for_tensors(value, [&](const at::Tensor& tensor) {
+        if (!device_ && tensor.device().type() == kDevice) {
+          device_ = tensor.device();
         }
-      } else if (value.isOptionalTensorList()) {
-        for (const auto& tensor : value.toOptionalTensorVector()) {
-          consider(tensor.value_or(at::Tensor()));
-        }
-      }
+        return tensor;
+      });
     }
   }
 
   void replace_arguments() {
     const auto& arguments = op_.schema().arguments();
     for (const auto i : c10::irange(arguments.size())) {
+      auto value = originals_[i];
+      for_tensors(value, [&](const at::Tensor& tensor) {
+        note(tensor, reads(op_, i), writes(op_, i));
+        return tensor;
+      });
+    }
+    make_images();
+    for (const auto i : c10::irange(arguments.size())) {
       auto& value = stack_[begin_ + i];
-      const bool read = reads(op_, i);
-      const bool written = is_write(arguments[i]);
-      if (value.isTensor()) {
-        value = image_of(value.toTensor(), read, written);
-      } else if (value.isTensorList()) {
-        c10::List<at::Tensor> images;
-        for (const at::Tensor& tensor : value.toTensorVector()) {
-          images.push_back(image_of(tensor, read, written));
-        }
-        value = images;
-      } else if (value.isOptionalTensorList()) {
-        c10::List<std::optional<at::Tensor>> images;
-        for (const auto& tensor : value.toOptionalTensorVector()) {
-          images.push_back(tensor ? std::make_optional(image_of(*tensor, read, written)) : std::nullopt);
-        }
-        value = images;
-      } else if (value.isDevice() && value.toDevice().type() == kDevice) {
+      for_tensors(value, [&](const at::Tensor& tensor) {
+        const auto* argument = argument_of(tensor);
+        return argument == nullptr ? tensor : argument->image;
+      });
+      if (value.isDevice() && value.toDevice().type() == kDevice) {
         value = c10::Device(c10::DeviceType::CPU);
       } else if (device_ && takes_generator(arguments[i])) {
         generator_ = generator_of(value.isNone() ? std::nullopt : value.toOptional<at::Generator>(), device_->index());
@@ -161,29 +154,46 @@ class HostCall {
     }
   }
 
-  at::Tensor image_of(const at::Tensor& tensor, bool read, bool written) {
-    if (!tensor.defined() || tensor.device().type() != kDevice) {
-      return tensor;
+  Argument* argument_of(const at::Tensor& tensor) {
+    const auto found = std::find_if(
+        arguments_.begin(), arguments_.end(), [&](const Argument& argument) { return argument.device.is_same(tensor); });
+    return found == arguments_.end() ? nullptr : &*found;
+  }
+
+  void note(const at::Tensor& tensor, bool read, bool written) {
+    if (tensor.device().type() != kDevice) {
+      return;
     }
     TORCH_CHECK_NOT_IMPLEMENTED(
         tensor.layout() == at::kStrided && !tensor.is_quantized(), name_of(asked_), " is not available for ",
         tensor.is_quantized() ? "quantized" : "sparse", " tensors of the device ", c10::DeviceTypeName(kDevice, true), ".");
-    for (auto& argument : arguments_) {
-      if (argument.device.is_same(tensor)) {
-        argument.is_read |= read;
-        argument.is_written |= written;
-        return argument.image;
-      }
-    }
     TORCH_CHECK(
         !captured_ || is_capturing(current_stream(tensor.device().index())), name_of(asked_),
         " can't be captured into a graph: its argument on ", tensor.device(), " takes no part in the capture.");
-    auto image = make_image(tensor, Room::Pinned);
-    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
-      image.unsafeGetTensorImpl()->set_wrapped_number(true);
+    if (auto* known = argument_of(tensor)) {
+      known->is_read |= read;
+      known->is_written |= written;
+    } else {
+      arguments_.push_back({tensor, at::Tensor(), read, written});
     }
-    arguments_.push_back({tensor, image, read, written});
-    return image;
+  }
+
+  // Where one is written to, the images of arguments that overlap do so too: the CPU's kernels refuse what has no one result.
+  void make_images() {
+    const bool apart =
+        std::none_of(arguments_.begin(), arguments_.end(), [](const Argument& argument) { return argument.is_written; });
+    std::vector<at::Tensor> tensors;
+    for (const auto& argument : arguments_) {
+      tensors.push_back(argument.device);
+    }
+    auto images = apart || tensors.size() == 1 ? std::vector<at::Tensor>() : make_overlapping_images(tensors, Room::Pinned);
+    for (const auto i : c10::irange(arguments_.size())) {
+      auto& argument = arguments_[i];
+      argument.image = images.empty() ? make_image(argument.device, Room::Pinned) : images[i];
+      if (argument.device.unsafeGetTensorImpl()->is_wrapped_number()) {
+        argument.image.unsafeGetTensorImpl()->set_wrapped_number(true);
+      }
+    }
   }
 
   void compute() {
@@ -213,7 +223,7 @@ class HostCall {
     // Of the caller's own tensors the values at the capture count, as those of numbers do.
     Stack arguments(stack_.begin() + begin_, stack_.end());
     for (const auto i : c10::irange(arguments.size())) {
-      if (!is_write(op_.schema().arguments()[i])) {
+      if (!writes(op_, i)) {
         for_tensors(arguments[i], [&](const at::Tensor& tensor) { return is_image(tensor) ? tensor : frozen(tensor); });
       }
     }
@@ -260,7 +270,9 @@ class HostCall {
 
   static at::Tensor frozen(const at::Tensor& tensor) {
     auto copy = tensor.clone();
-    copy.unsafeGetTensorImpl()->set_wrapped_number(tensor.unsafeGetTensorImpl()->is_wrapped_number());
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      copy.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
     return copy;
   }
 
@@ -295,6 +307,12 @@ class HostCall {
         changed.push_back(tensor.defined() ? change(tensor) : tensor);
       }
       value = changed;
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> changed;
+      for (const auto& tensor : value.toOptionalTensorVector()) {
+        changed.push_back(tensor && tensor->defined() ? std::make_optional(change(*tensor)) : tensor);
+      }
+      value = changed;
     }
   }
 
@@ -318,6 +336,9 @@ class HostCall {
         value = original_of(*returns[i].alias_info());
       } else if (device_) {
         for_tensors(value, [&](const at::Tensor& computed) {
+          TORCH_CHECK_NOT_IMPLEMENTED(
+              computed.layout() == at::kStrided && !computed.is_quantized(), name_of(asked_),
+              " is not available for the device ", c10::DeviceTypeName(kDevice, true), ": it returns a sparse or quantized tensor.");
           const auto tensor = computed.resolve_conj().resolve_neg();
           auto result = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(*device_));
           upload(result, tensor);
@@ -328,7 +349,7 @@ class HostCall {
   }
 
   void write_back(const at::Tensor& to, const at::Tensor& image) {
-    if (same_layout(to, image)) {
+    if (to.scalar_type() == image.scalar_type() && to.strides() == image.strides()) {
       upload(to, image);
     } else {
       TORCH_CHECK(!captured_, name_of(asked_), " can't be captured into a graph: it changes the strides of an argument.");
@@ -365,6 +386,12 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
   call_on_host(op, op, stack);
 }
 
+void refuse(const c10::OperatorHandle& op, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, name_of(op), " is not available for sparse, quantized or nested tensors of the device ",
+      c10::DeviceTypeName(kDevice, true), ".");
+}
+
 } // namespace
 
 void call_on_host(const c10::OperatorHandle& asked, const c10::OperatorHandle& op, Stack* stack) {
@@ -377,6 +404,30 @@ c10::OperatorHandle find_operator(const char* name, const char* overload) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+// What PyTorch has for every device, and better for the CPU: those for every device refuse some strides or this device, or
+// compute a sum in another order.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const auto* name : {"native_layer_norm", "native_group_norm", "mode.values"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+}
+
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 } // namespace torch_anyaccel

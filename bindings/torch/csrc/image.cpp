@@ -1,10 +1,9 @@
 #include "image.h"
 
-#include <ATen/EmptyTensor.h>
 #include <ATen/core/CachingHostAllocator.h>
-#include <ATen/ops/as_strided_native.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace torch_anyaccel {
 
@@ -73,6 +72,20 @@ struct Runs {
   std::vector<Axis> outer;
 };
 
+c10::Storage room_for(size_t bytes, Room room) {
+  auto* allocator = room == Room::Pinned ? at::getHostAllocator(kDevice) : c10::GetAllocator(c10::DeviceType::CPU);
+  return {c10::Storage::use_byte_size_t(), bytes, allocator->allocate(bytes), allocator, true};
+}
+
+at::Tensor image_in(c10::Storage memory, int64_t offset, const at::Tensor& of) {
+  auto image = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(memory), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(of.scalar_type()));
+  image.unsafeGetTensorImpl()->set_sizes_and_strides(of.sizes(), of.strides(), offset);
+  image._set_conj(of.is_conj());
+  image._set_neg(of.is_neg());
+  return image;
+}
+
 // From how many runs on it is worth reading what lies between them too, if that is no more than the elements.
 constexpr int64_t kManyRuns = 64;
 
@@ -88,14 +101,43 @@ void copy_runs(const at::Tensor& to, const at::Tensor& from, c10::DeviceIndex de
 } // namespace
 
 at::Tensor make_image(const at::Tensor& of, Room room) {
-  const int64_t span = Runs(of).span;
-  auto* allocator = room == Room::Pinned ? at::getHostAllocator(kDevice) : c10::GetAllocator(c10::DeviceType::CPU);
-  const at::Tensor flat = at::detail::empty_generic(
-      {span}, allocator, c10::DispatchKeySet(c10::DispatchKey::CPU), of.scalar_type(), std::nullopt);
-  auto image = at::native::as_strided_tensorimpl(flat, of.sizes(), of.strides(), 0);
-  image._set_conj(of.is_conj());
-  image._set_neg(of.is_neg());
-  return image;
+  const Runs runs(of);
+  return image_in(room_for(runs.span * runs.item, room), 0, of);
+}
+
+std::vector<at::Tensor> make_overlapping_images(const std::vector<at::Tensor>& of, Room room) {
+  struct Place {
+    size_t index;
+    c10::DeviceIndex device;
+    uintptr_t begin;
+    uintptr_t end;
+  };
+  std::vector<Place> places;
+  for (const auto i : c10::irange(of.size())) {
+    const auto begin = reinterpret_cast<uintptr_t>(of[i].const_data_ptr());
+    const Runs runs(of[i]);
+    places.push_back({i, of[i].device().index(), begin, begin + runs.span * runs.item});
+  }
+  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+    return std::tie(a.device, a.begin, a.end) < std::tie(b.device, b.begin, b.end);
+  });
+  std::vector<at::Tensor> images(of.size());
+  for (auto first = places.begin(); first != places.end();) {
+    auto last = first;
+    auto end = first->end;
+    for (; last != places.end() && last->device == first->device && (last == first || last->begin < end); ++last) {
+      end = std::max(end, last->end);
+    }
+    const auto memory = room_for(end - first->begin, room);
+    for (auto place = first; place != last; ++place) {
+      const auto& tensor = of[place->index];
+      const auto bytes = place->begin - first->begin;
+      images[place->index] =
+          bytes % tensor.element_size() == 0 ? image_in(memory, bytes / tensor.element_size(), tensor) : make_image(tensor, room);
+    }
+    first = last;
+  }
+  return images;
 }
 
 void download(const at::Tensor& image, const at::Tensor& from) {

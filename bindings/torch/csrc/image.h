@@ -12,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 namespace torch_anyaccel {
 
 // Where an image lives.
@@ -22,6 +24,9 @@ enum class Room {
 
 // An image without contents.
 at::Tensor make_image(const at::Tensor& of, Room room);
+
+// Images without contents that overlap where the tensors do.
+std::vector<at::Tensor> make_overlapping_images(const std::vector<at::Tensor>& of, Room room);
 
 // Enqueue the copies on the device's current stream. The sizes and strides are equal but for dimensions of one element.
 void download(const at::Tensor& image, const at::Tensor& from);

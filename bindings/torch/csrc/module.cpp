@@ -79,6 +79,7 @@ void bind(py::module& m) {
     check(anyaccel_get_device_info(device, &info));
     return std::string(info.name);
   });
+  m.def("default_generator", [](c10::DeviceIndex device) { return default_generator(device); });
   m.def("host_function", &host_function);
   m.def("set_random_layout", &set_random_layout);
   m.def("manual_seed", [](uint64_t seed) {

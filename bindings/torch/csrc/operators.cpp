@@ -5,6 +5,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_copy_from.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -52,6 +53,16 @@ at::Tensor empty_strided(
     std::optional<bool> pin_memory) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
   return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype));
+}
+
+// Zeros without memory, which derivatives of derivatives are made of. Where operators read them PyTorch puts real ones in their
+// place.
+at::Tensor efficient_zeros(
+    c10::IntArrayRef size, OptionalType dtype, OptionalLayout layout, OptionalDevice device, std::optional<bool> pin_memory) {
+  const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
+  at::native::ZeroTensorAllocator nothing(c10::Device(kDevice, current_device()));
+  const auto keys = kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
+  return at::detail::empty_generic(size, &nothing, keys, c10::dtype_or_default(dtype), std::nullopt);
 }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
@@ -234,6 +245,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", &empty);
   m.impl("empty_strided", &empty_strided);
+  m.impl("_efficientzerotensor", &efficient_zeros);
   m.impl("resize_", &resize_);
   m.impl("set_.source_Storage_storage_offset", &set_storage);
   m.impl("set_.source_Storage", static_cast<at::Tensor& (*)(at::Tensor&, at::Storage)>(&at::native::set_));

@@ -42,6 +42,10 @@ anyaccel_random draw(uint32_t distribution, double a = 0, double b = 0) {
 
 // Fills a tensor. Elements are numbered as in a contiguous one.
 at::Tensor& fill(at::Tensor& self, anyaccel_random random, const MaybeGenerator& generator) {
+  // A generator of this device brings the CPU's tensors here too.
+  TORCH_CHECK(
+      self.device().type() == kDevice, "Expected a generator of the device ", self.device(), ", not one of ",
+      c10::DeviceTypeName(kDevice, true), ".");
   if (self.numel() == 0) {
     return self;
   }

@@ -67,6 +67,12 @@ void raise(anyaccel_result result) {
       C10_THROW_ERROR(OutOfMemoryError, std::move(text));
     case ANYACCEL_ERROR_UNSUPPORTED:
       C10_THROW_ERROR(NotImplementedError, std::move(text));
+    case ANYACCEL_ERROR_STALE:
+      // What is left of the parent of a fork. Where nothing can be made anew either, that is what has to be said.
+      if (anyaccel_init() == ANYACCEL_ERROR_FORKED) {
+        text = last_error();
+      }
+      C10_THROW_ERROR(Error, std::move(text));
     default:
       C10_THROW_ERROR(Error, std::move(text));
   }
@@ -145,6 +151,9 @@ void throw_deferred() {
     std::string text;
     {
       const std::lock_guard lock(left.mutex);
+      if (!left.any) {
+        return; // another thread has told it
+      }
       text = std::exchange(left.text, {});
       left.any = false;
     }

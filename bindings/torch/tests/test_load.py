@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch_anyaccel
+from torch_anyaccel import _load
 
 PACKAGE = Path(torch_anyaccel.__file__).parent
 WORKS = "import torch; assert torch.ones(2).sum() == 2; assert torch._C._get_privateuse1_backend_name() == 'privateuseone'"
@@ -33,9 +35,27 @@ def warns(done: subprocess.CompletedProcess[str], text: str) -> None:
     assert re.search(text, done.stderr), done.stderr
 
 
+def sections(library: Path) -> set[str]:
+    """The names of an ELF file's sections."""
+    image = library.read_bytes()
+    (table,) = struct.unpack_from("<Q", image, 40)
+    size, count, names = struct.unpack_from("<HHH", image, 58)
+    headers = [struct.unpack_from("<IIQQQ", image, table + at * size) for at in range(count)]
+    starts = [headers[names][4] + name for name, *_ in headers]
+    return {image[start : image.index(0, start)].decode() for start in starts}
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     return Path(shutil.copytree(PACKAGE, tmp_path / "torch_anyaccel", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.mark.skipif(shutil.which("strip") is None, reason="it was packaged whole, if it was built here")
+def test_the_library_is_packaged_without_debug_information() -> None:
+    (extension,) = PACKAGE.glob("_C*.so")
+    library = sections(PACKAGE / "libanyaccel.so")
+    assert {".dynsym", ".symtab"} <= library
+    assert ".debug_info" not in library or ".debug_info" in sections(extension), "unless all of it is for a debugger"
 
 
 def test_it_is_there_without_an_import() -> None:
@@ -48,7 +68,7 @@ def test_importing_starts_nothing() -> None:
     code = (
         "import torch; assert torch.accelerator.is_available() and torch.accelerator.device_count() == 1;"
         "torch.manual_seed(3); assert not torch.anyaccel.is_initialized();"
-        "assert torch.accelerator.random.initial_seed() == 3 and torch.anyaccel.is_initialized()"
+        "assert torch.anyaccel.initial_seed() == 3 and torch.anyaccel.is_initialized()"
     )
     done = python(code, ANYACCEL_TORCH_NAME=None)
     assert done.returncode == 0, done.stderr
@@ -61,13 +81,22 @@ def test_another_name() -> None:
     warns(python(WORKS, ANYACCEL_TORCH_NAME="Bad Name"), "ANYACCEL_TORCH_NAME='Bad Name'")
 
 
+@pytest.mark.parametrize(
+    "name", ["cuda", "cpu", "meta", "privateuseone", "nn", "ones", "float", "data", "shape", "storage", "a b", "", "x1", "class", "é", "A"]
+)
+def test_names_that_are_none_or_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(_load.NAME_VARIABLE, name)
+    with pytest.raises(_load.Unavailable, match=f"{_load.NAME_VARIABLE}='{name}' is (no name|taken)"):
+        _load.register()
+
+
 def test_no_such_backend() -> None:
     warns(python(WORKS, ANYACCEL_BACKEND="nope"), "nope")
 
 
 def test_no_device() -> None:
     warns(python(WORKS, ANYACCEL_BACKEND="host", ANYACCEL_HOST_DEVICES="0"), "ANYACCEL_BACKEND=host has no device")
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "ANYACCEL_OPENCL_LIBRARY": "/nowhere", "ANYACCEL_CUDA_LIBRARY": "/nowhere"}
+    hidden = {f"ANYACCEL_{name}_LIBRARY": "/nowhere" for name in ("OPENCL", "CUDA", "ZE")}
     warns(python(WORKS, ANYACCEL_BACKEND=None, **hidden), "ANYACCEL_BACKEND=host makes one")
 
 

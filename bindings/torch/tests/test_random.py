@@ -35,12 +35,13 @@ DRAWS = {
 def test_draws(device: torch.device, name: str) -> None:
     draw, mean = DRAWS[name]
     x, y = torch.empty(N, device=device), torch.empty(N, device=device)
-    before = torch.accelerator.random.get_rng_state(device)
+    module = torch.get_device_module(device)
+    before = module.get_rng_state(device)
     draw(x)
     draw(y)
     assert not torch.equal(x, y)
     assert abs(x.mean().item() - mean) < 0.1
-    torch.get_device_module(device).set_rng_state(before, device)
+    module.set_rng_state(before, device)
     assert torch.equal(draw(torch.empty(N, device=device)), x)
 
 
@@ -49,16 +50,26 @@ def test_own_generators(device: torch.device) -> None:
     assert generator.initial_seed() == 5 and generator.device == device
     state = generator.get_state()
     x = torch.randn(100, device=device, generator=generator)
-    default = torch.accelerator.random.get_rng_state(device)
+    module = torch.get_device_module(device)
+    default = module.get_rng_state(device)
     generator.set_state(state)
     assert torch.equal(torch.randn(100, device=device, generator=generator), x)
-    assert torch.equal(torch.accelerator.random.get_rng_state(device), default)
+    assert torch.equal(module.get_rng_state(device), default)
     copied = generator.clone_state() if hasattr(generator, "clone_state") else generator
     assert copied.initial_seed() == 5
     with pytest.raises(RuntimeError, match="generator"):
         torch.randn(3, device=device, generator=torch.Generator())
     with pytest.raises(RuntimeError, match="16"):
         generator.set_state(torch.zeros(5, dtype=torch.uint8))
+
+
+@pytest.mark.skipif(not hasattr(torch.accelerator, "random"), reason="torch.accelerator.random is newer")
+def test_the_generators_of_torch_accelerator_are_the_same(device: torch.device) -> None:
+    module = torch.get_device_module(device)
+    torch.manual_seed(9)
+    assert module.initial_seed(device) == torch.accelerator.random.initial_seed() == 9
+    torch.rand(3, device=device)
+    assert torch.equal(module.get_rng_state(device), torch.accelerator.random.get_rng_state(device))
 
 
 def test_operators_of_the_cpu_draw_from_generators_of_the_device(device: torch.device) -> None:

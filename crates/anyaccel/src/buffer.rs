@@ -73,6 +73,7 @@ impl<'a> BufferSlice<'a> {
     ///
     /// # Errors
     /// [`Error::Range`].
+    #[inline]
     pub fn slice(&self, range: impl RangeBounds<u64>) -> Result<BufferSlice<'a>> {
         let (start, end) = bounds(range, self.len)?;
         Ok(BufferSlice { buffer: self.buffer, offset: self.offset + start, len: end - start })
@@ -88,6 +89,7 @@ impl<'a> BufferSlice<'a> {
     }
 }
 
+#[inline]
 fn bounds(range: impl RangeBounds<u64>, len: u64) -> Result<(u64, u64)> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
@@ -143,6 +145,7 @@ impl Buffer {
     ///
     /// # Errors
     /// [`Error::Range`].
+    #[inline]
     pub fn slice(&self, range: impl RangeBounds<u64>) -> Result<BufferSlice<'_>> {
         self.all().slice(range)
     }

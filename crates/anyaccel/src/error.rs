@@ -500,7 +500,7 @@ impl fmt::Display for Memory<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(device, requested, free, total, report) = self;
         match (report, free) {
-            (Some(report), _) => write!(f, "{device}: {report}"),
+            (Some(report), _) => report.write(f, format_args!("{device}")),
             (None, Some(free)) => {
                 write!(
                     f,

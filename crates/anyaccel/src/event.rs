@@ -10,7 +10,7 @@ use crate::stream::Stream;
 use anyaccel_hal::{Kind, Until, WaitMode};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How an event is made.
@@ -30,14 +30,9 @@ struct Inner {
     runtime: Runtime,
     options: EventOptions,
     id: u64,
-    /// The device of the first recording; never changes after.
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    device: Option<Device>,
-    last: Option<Arc<Recorded>>,
+    /// The device that was asked for, with its index, or that of the first recording.
+    device: OnceLock<Device>,
+    last: Mutex<Option<Arc<Recorded>>>,
 }
 
 /// An event. A handle; clones name the same event. Making one starts nothing: it comes to life when first recorded.
@@ -96,7 +91,8 @@ impl Runtime {
             runtime: self.clone(),
             options,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            state: Mutex::new(State { device: options.device.filter(|device| device.index().is_some()), last: None }),
+            device: options.device.filter(|device| device.index().is_some()).map_or_else(OnceLock::new, OnceLock::from),
+            last: Mutex::default(),
         })))
     }
 }
@@ -118,15 +114,16 @@ fn outside(call: &'static str, last: &Recorded) -> Result<()> {
 }
 
 impl Event {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Recorded>>> {
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn last(&self) -> Option<Arc<Recorded>> {
-        self.lock().last.clone()
+        self.lock().clone()
     }
 
     /// Checks that this event can be used at all: in this generation, outside of host functions.
+    #[inline]
     fn usable(&self, call: &'static str) -> Result<()> {
         if local::in_host_fn() {
             return Err(Error::InsideHostFunction { call });
@@ -136,12 +133,12 @@ impl Event {
 
     /// The number of the event, unique in the process; 0 until it is recorded.
     pub fn event_id(&self) -> u64 {
-        if self.0.runtime.core.current() && self.lock().last.is_some() { self.0.id } else { 0 }
+        if self.0.runtime.core.current() && self.lock().is_some() { self.0.id } else { 0 }
     }
 
     /// The device that it belongs to: the one asked for, or that of the first recording.
     pub fn device(&self) -> Option<Device> {
-        if self.0.runtime.core.current() { self.lock().device.or(self.0.options.device) } else { None }
+        if self.0.runtime.core.current() { self.0.device.get().copied().or(self.0.options.device) } else { None }
     }
 
     /// The options that it was made with.
@@ -169,7 +166,7 @@ impl Event {
             }
         };
         self.same_kind(stream, bound)?;
-        let port = stream.port(call)?;
+        let port = stream.port_outside(call)?;
         if let Some(event) = bound
             && event.index().is_some()
             && event != stream.device()
@@ -177,17 +174,13 @@ impl Event {
             return Err(Error::EventDevice { event, stream: stream.device() });
         }
         refuse_missing(self.0.options, port)?;
-        let recorded = Arc::new(port.record(&stream.lane, self.0.options.enable_timing)?);
-        let mut state = self.lock();
-        match state.device {
+        let recorded = port.record(&stream.lane, self.0.options.enable_timing)?;
+        let event = *self.0.device.get_or_init(|| stream.device());
+        if event != stream.device() {
             // Another thread recorded it first, on another device.
-            Some(event) if event != stream.device() => {
-                return Err(Error::EventDevice { event, stream: stream.device() });
-            }
-            _ => state.device = Some(stream.device()),
+            return Err(Error::EventDevice { event, stream: stream.device() });
         }
-        let before = state.last.replace(recorded);
-        drop(state);
+        let before = self.lock().replace(recorded);
         drop(before);
         Ok(())
     }
@@ -227,7 +220,7 @@ impl Event {
                 &current
             }
         };
-        let port = stream.port(call)?;
+        let port = stream.port_outside(call)?;
         match &last.captured {
             Some((recording, point)) => match recording.upgrade().filter(|recording| recording.is_open()) {
                 Some(recording) => recording.wait(call, &stream.lane, port, *point),

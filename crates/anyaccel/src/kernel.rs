@@ -60,12 +60,15 @@ impl Runtime {
         Ok(Kernel { runtime: self.clone(), loaded: Arc::new(loaded) })
     }
 
-    /// Loads a function of a program that the device understands: PTX or a binary on CUDA, source on OpenCL.
+    /// Loads a function of a program that the device understands: PTX, a binary or CUDA C++ on CUDA, source on OpenCL.
     /// [`Runtime::kernel_formats`] tells which. May start the runtime.
+    ///
+    /// CUDA C++ is compiled for the device by NVRTC, which has to be installed beside the driver. Functions are found by the names
+    /// that they have when declared `extern "C"`. For options, compile with `anyaccel_cuda::compile` and load the PTX.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for a form that the device does not read; the driver's, with the log of its compiler, for a
-    /// program that does not build or has no such function.
+    /// program that does not build or has no such function, or with the name of the compiler that is missing.
     ///
     /// # Safety
     /// The program is sound to launch with the arguments that it expects.

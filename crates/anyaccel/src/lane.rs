@@ -23,6 +23,7 @@ use crate::graph::Recording;
 use crate::port::Port;
 use anyaccel_hal::{PriorityRange, StreamId};
 use std::any::Any;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -30,6 +31,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 /// Streams of one pool.
 pub(crate) const POOL: usize = 32;
 const FIRST_RESERVED: u64 = 1 << 32;
+/// The id of the lane for staged copies, which has no public stream.
+pub(crate) const TRANSFER: u64 = u64::MAX;
+/// Of how many reserved lanes that are gone the id is still known.
+const REMEMBERED: usize = 1024;
 
 /// One native stream.
 pub(crate) struct Lane {
@@ -161,6 +166,9 @@ impl Drop for Lane {
         if self.epoch == fork::epoch()
             && let Some(port) = self.port.upgrade()
         {
+            if self.reserved {
+                port.lanes.remember(self);
+            }
             port.destroy_stream(self.raw);
         }
     }
@@ -198,6 +206,9 @@ pub(crate) struct Lanes {
     pools: Box<[Pool]>,
     reserved: Mutex<Reserved>,
     reserved_made: AtomicU64,
+    /// The driver's names of the last reserved lanes that are gone, with their ids: memory and its history may still name
+    /// them.
+    left: Mutex<VecDeque<(u64, u64)>>,
     several: AtomicBool,
     making: Mutex<Made>,
 }
@@ -237,6 +248,7 @@ impl Lanes {
             pools,
             reserved: Mutex::new(Reserved { sweep_at: 64, ..Reserved::default() }),
             reserved_made: AtomicU64::new(0),
+            left: Mutex::default(),
             several: AtomicBool::new(false),
             making: Mutex::default(),
         }
@@ -318,7 +330,7 @@ impl Lanes {
 
     /// The lane for staged copies; it has no public stream.
     pub(crate) fn transfer(&self, port: &Arc<Port>) -> Result<LaneRef> {
-        self.get_or_make(&self.transfer, port, u64::MAX, self.range.clamp(0))
+        self.get_or_make(&self.transfer, port, TRANSFER, self.range.clamp(0))
     }
 
     /// The next lane of a priority's pool, in turn.
@@ -374,6 +386,28 @@ impl Lanes {
         }
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(reserved.alive.iter().filter_map(Weak::upgrade).find(|lane| lane.id == id).map(LaneRef::Shared))
+    }
+
+    /// A reserved lane goes.
+    fn remember(&self, lane: &Lane) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.truncate(REMEMBERED - 1);
+        left.push_front((lane.raw.0, lane.id));
+    }
+
+    /// The ids of the lanes by the driver's names for them: of those that exist, and of the last that are gone.
+    pub(crate) fn ids(&self) -> HashMap<u64, u64> {
+        let mut alive = HashMap::new();
+        for lane in self.all() {
+            let id = alive.entry(lane.raw.0).or_insert(lane.id);
+            *id = lane.id.min(*id);
+        }
+        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        for &(raw, id) in left.iter() {
+            // Of lanes that had one name in turn the last one is meant.
+            alive.entry(raw).or_insert(id);
+        }
+        alive
     }
 
     /// Every lane that exists.

@@ -226,14 +226,14 @@ impl Runtime {
     }
 
     /// Why this runtime can't be used, if it is of another generation.
+    #[inline]
     pub(crate) fn check_generation(&self, call: &'static str, what: &'static str) -> Result<()> {
-        if self.core.current() {
-            Ok(())
-        } else if fork::exiting() {
-            Err(Error::Exiting { call })
-        } else {
-            Err(Error::StaleHandle { what })
-        }
+        if self.core.current() { Ok(()) } else { Err(self.of_another_generation(call, what)) }
+    }
+
+    #[cold]
+    fn of_another_generation(&self, call: &'static str, what: &'static str) -> Error {
+        if fork::exiting() { Error::Exiting { call } } else { Error::StaleHandle { what } }
     }
 
     #[cold]

@@ -69,6 +69,7 @@ pub(crate) fn as_host_fn<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
+#[inline]
 fn read<T>(key: Key, f: impl FnOnce(&Entry) -> Option<T>) -> Option<T> {
     LOCAL
         .try_with(|local| {
@@ -124,6 +125,24 @@ pub(crate) fn exchange_device(key: Key, alive: impl FnOnce() -> Weak<Core>, devi
 #[inline]
 pub(crate) fn stream(key: Key, device: u32) -> Option<LaneRef> {
     read(key, |entry| if entry.key.epoch == key.epoch { entry.streams.get(device as usize)?.clone() } else { None })
+}
+
+/// A device, this thread's current one if none is given, and the id of this thread's current stream of it, `default` if none
+/// was set. `None` in a host function. It is one look at the thread's state for all of it, since a shared library pays for each.
+#[inline]
+pub(crate) fn stream_id(key: Key, device: Option<u32>, default: u64) -> Option<(u32, u64)> {
+    let never = (device.unwrap_or(0), default);
+    let of = |local: &Local| {
+        if local.in_host_fn.get() {
+            return None;
+        }
+        let Ok(entries) = local.entries.try_borrow() else { return Some(never) };
+        let Some(entry) = entries.iter().find(|entry| entry.key.id == key.id) else { return Some(never) };
+        let device = device.unwrap_or(entry.device);
+        let lane = if entry.key.epoch == key.epoch { entry.streams.get(device as usize) } else { None };
+        Some((device, lane.and_then(Option::as_ref).map_or(default, |lane| lane.id)))
+    };
+    LOCAL.try_with(of).unwrap_or(Some(never))
 }
 
 impl Entry {

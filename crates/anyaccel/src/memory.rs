@@ -45,9 +45,13 @@ impl MemoryRules {
     }
 
     /// Prepares a device that was opened just now.
-    pub(crate) fn greet(self: &Arc<Self>, port: &Port) {
+    pub(crate) fn greet(self: &Arc<Self>, port: &Arc<Port>) {
         let (rules, device, fraction) = (Arc::clone(self), port.device, self.settings().per_process_memory_fraction);
+        // The device has the cache that has this.
+        let owner = Arc::downgrade(port);
         port.cache.observe_out_of_memory(move |report| {
+            let Some(port) = owner.upgrade() else { return };
+            let report = &port.in_public_names(report.clone());
             let observers = rules.observers.lock().unwrap_or_else(PoisonError::into_inner).clone();
             for observer in observers {
                 let told = std::panic::AssertUnwindSafe(|| observer(device, report));

@@ -16,6 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The id of the default stream.
+const DEFAULT: u64 = 0;
+
 /// How a stream is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamOptions {
@@ -181,6 +184,34 @@ impl Runtime {
         Ok(Stream { runtime: self.clone(), lane })
     }
 
+    /// The device and the id of this thread's current stream of a device: what [`Runtime::stream_at`] makes the stream of. For
+    /// callers to whom streams are numbers: it makes no handle, and neither opens the device nor asks it. Starts the runtime.
+    ///
+    /// ```
+    /// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+    /// assert_eq!(runtime.current_stream_id(())?, (0, 0), "the default one until another is set");
+    /// let stream = runtime.stream(0)?;
+    /// runtime.set_stream(&stream)?;
+    /// let (device, id) = runtime.current_stream_id(0)?;
+    /// assert_eq!(runtime.stream_at(device, id)?, stream);
+    /// # Ok::<(), anyaccel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the device argument and of starting; [`Error::InsideHostFunction`].
+    #[inline]
+    pub fn current_stream_id<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<(u32, u64)> {
+        let call = "current_stream_id";
+        let ordinal = match device.into() {
+            DeviceArg::Current if self.core.started().is_some() => None,
+            device => Some(self.resolve(call, device)?),
+        };
+        match local::stream_id(self.core.key(), ordinal, DEFAULT) {
+            Some(current) => Ok(current),
+            None => Err(Error::InsideHostFunction { call }),
+        }
+    }
+
     /// Makes a stream current on this thread, and its device too.
     /// [`torch.accelerator.set_stream`](https://pytorch.org/docs/stable/accelerator.html)
     ///
@@ -218,6 +249,28 @@ impl Runtime {
             }
         };
         Ok(Stream { runtime: self.clone(), lane })
+    }
+
+    /// The same with the id of the one that was, which is on the same device. Makes no handle.
+    ///
+    /// ```
+    /// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+    /// let (a, b) = (runtime.stream(0)?, runtime.stream(0)?);
+    /// assert_eq!(runtime.exchange_stream_id(&a)?, 0);
+    /// assert_eq!(runtime.exchange_stream_id(&b)?, a.stream_id());
+    /// # Ok::<(), anyaccel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Runtime::set_stream`].
+    #[inline]
+    pub fn exchange_stream_id(&self, stream: &Stream) -> Result<u64> {
+        if !self.same(&stream.runtime) {
+            return Err(self.foreign_stream(stream));
+        }
+        self.check_generation("exchange_stream_id", "stream")?;
+        let before = local::exchange_stream(self.core.key(), || self.weak(), stream.lane.clone());
+        Ok(before.map_or(DEFAULT, |lane| lane.id))
     }
 
     #[cold]
@@ -402,6 +455,26 @@ impl Stream {
         port.wait(&self.lane, of, &other.lane, mark)
     }
 
+    /// Makes a stream that another library made, by its native name (a `CUstream`), wait for all that was enqueued here
+    /// before, on the device: what that library enqueues there from now on comes behind it. Nothing is kept of it, unlike
+    /// of a [`Runtime::external_stream`].
+    ///
+    /// # Errors
+    /// [`GraphError::OutsideEvent`] while this stream is captured; where the backend can't use such streams, or its driver
+    /// knows none of that name, the driver's refusal.
+    ///
+    /// # Safety
+    /// `native` is a stream of this stream's device, and lives until this returns.
+    pub unsafe fn external_wait(&self, native: u64) -> Result<()> {
+        let call = "Stream.external_wait";
+        let port = self.port(call)?;
+        if self.lane.is_capturing() {
+            return Err(GraphError::OutsideEvent { call }.into());
+        }
+        // SAFETY: this function's contract.
+        unsafe { port.external_wait(call, &self.lane, native) }
+    }
+
     /// Records an event here, a new one if none is given, and returns it.
     ///
     /// # Errors
@@ -507,6 +580,12 @@ impl Stream {
         self.runtime.check_handle(call, "stream")?.port(self.lane.ordinal)
     }
 
+    /// The same for who has made sure that this is no host function.
+    #[inline]
+    pub(crate) fn port_outside(&self, call: &'static str) -> Result<&Arc<Port>> {
+        self.runtime.check_handle_outside(call, "stream")?.port(self.lane.ordinal)
+    }
+
     pub(crate) fn same_runtime(&self, other: &Stream) -> Result<()> {
         if self.runtime.same(&other.runtime) {
             Ok(())
@@ -525,6 +604,16 @@ impl Runtime {
         if local::in_host_fn() {
             return Err(Error::InsideHostFunction { call });
         }
+        self.check_handle_outside(call, what)
+    }
+
+    /// The same for who has made sure that this is no host function.
+    #[inline]
+    pub(crate) fn check_handle_outside(
+        &self,
+        call: &'static str,
+        what: &'static str,
+    ) -> Result<&crate::lifecycle::Live> {
         match self.core.started() {
             Some(live) => Ok(live),
             None => self.early_or_stale(call, what),

@@ -2,7 +2,7 @@
 
 use anyaccel::{
     ContextLevel, Error, GraphOptions, HistoryAction, HistoryOptions, HistoryStacks, Recorded, Runtime, Snapshot,
-    StackFrame, StackId, StackSource,
+    StackFrame, StackId, StackSource, StreamOptions,
 };
 use anyaccel_sim::{Deadlock, Sim, SimConfig};
 use anyaccel_snapshot::{Action, BlockState, Segment, Stage, read_file};
@@ -63,6 +63,31 @@ fn nothing_is_started_and_nothing_is_there_before_the_start() {
     assert!(!runtime.is_started());
     let _buffer = runtime.alloc(1000).unwrap();
     assert_eq!(actions(&runtime.memory_snapshot().unwrap()), ["segment_alloc", "alloc"]);
+}
+
+/// Its number may be another one's id.
+#[test]
+fn a_stream_that_is_gone_keeps_its_id() {
+    let (_sim, simulated) = simulated(SimConfig::new());
+    for runtime in [Runtime::builder().backend("host").build().unwrap(), simulated] {
+        runtime.record_memory_history(HistoryOptions::without_stacks()).unwrap();
+        let options = StreamOptions { priority: 0, reserved: true };
+        let streams: Vec<_> = (0..3).map(|_| runtime.stream_with((), options).unwrap()).collect();
+        let ids: Vec<u64> = streams.iter().map(|stream| stream.stream_id()).collect();
+        let mut buffers = Vec::new();
+        for stream in &streams {
+            let _scope = stream.enter().unwrap();
+            buffers.push(runtime.alloc(30 * MIB).unwrap());
+        }
+        drop(streams);
+        runtime.synchronize(()).unwrap();
+        let snapshot = runtime.memory_snapshot().unwrap();
+        let mut held: Vec<u64> = snapshot.segments.iter().map(|segment| segment.stream).collect();
+        held.sort_unstable();
+        assert_eq!(held, ids, "{:?}", runtime.kind());
+        let told: Vec<u64> = snapshot.traces[0].events.iter().map(|event| event.stream).collect();
+        assert_eq!(told, [ids[0], ids[0], ids[1], ids[1], ids[2], ids[2]], "{:?}", runtime.kind());
+    }
 }
 
 #[test]

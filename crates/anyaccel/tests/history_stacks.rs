@@ -21,26 +21,23 @@ fn at<T>(line: u32, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A language of lines, which counts who keeps them.
+/// A language of lines, which counts who keeps them; clones are the same one.
 #[derive(Clone, Default)]
-struct Lines(Arc<Counts>);
-
-#[derive(Default)]
-struct Counts {
-    kept: Mutex<HashMap<u32, i64>>,
-    asked: AtomicUsize,
+struct Lines {
+    kept: Arc<Mutex<HashMap<u32, i64>>>,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Lines {
     fn kept(&self) -> Vec<(u32, i64)> {
-        let mut kept: Vec<_> = self.0.kept.lock().unwrap().iter().map(|(&line, &count)| (line, count)).collect();
+        let mut kept: Vec<_> = self.kept.lock().unwrap().iter().map(|(&line, &count)| (line, count)).collect();
         kept.retain(|&(_, count)| count != 0);
         kept.sort_unstable();
         kept
     }
 
     fn count(&self, line: u32, by: i64) {
-        *self.0.kept.lock().unwrap().entry(line).or_default() += by;
+        *self.kept.lock().unwrap().entry(line).or_default() += by;
     }
 }
 
@@ -63,7 +60,7 @@ impl FrameSource for Lines {
     }
 
     fn resolve(&self, frames: &[u32]) -> Vec<Vec<StackFrame>> {
-        self.0.asked.fetch_add(frames.len(), Ordering::Relaxed);
+        self.asked.fetch_add(frames.len(), Ordering::Relaxed);
         let told = |&line: &u32| match line {
             9 => Vec::new(),
             _ => vec![StackFrame { name: "f".into(), file: "lines".into(), line }],
@@ -88,11 +85,11 @@ fn each_stack_is_one_number_and_each_frame_is_kept_and_asked_once() {
     }
     let recursive = at(1, || at(1, || at(9, || at(1, || table.stack(None)))));
     assert_eq!(source.kept(), [(1, 1), (2, 1), (3, 1), (9, 1)]);
-    assert_eq!(source.0.asked.load(Ordering::Relaxed), 0, "names are asked for late");
+    assert_eq!(source.asked.load(Ordering::Relaxed), 0, "names are asked for late");
     assert_eq!(lines(&table, first), [2, 1]);
     assert_eq!(lines(&table, second), [3, 1]);
     assert_eq!(lines(&table, recursive), [1, 1, 1], "of 9 nothing is known");
-    assert_eq!(source.0.asked.load(Ordering::Relaxed), 4);
+    assert_eq!(source.asked.load(Ordering::Relaxed), 4);
     let named = at(2, || table.stack(Some("empty_cache")));
     assert_eq!(table.frames(named)[0].name.as_ref(), "empty_cache");
     assert_eq!(lines(&table, named), [0, 2]);

@@ -1,6 +1,6 @@
 //! Device and pinned memory through the face, on simulated devices.
 
-use anyaccel::{Error, Runtime};
+use anyaccel::{Error, Runtime, StreamOptions};
 use anyaccel_sim::{Deadlock, Injection, Method, Sim, SimConfig};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -112,6 +112,54 @@ fn observers_are_told_before_the_error_and_may_panic() {
     assert_eq!(error.class(), anyaccel::ErrorClass::OutOfMemory);
     assert!(runtime.alloc(MIB).is_ok());
     assert_eq!(stat(&runtime, "num_ooms"), 1);
+}
+
+/// Drivers have numbers of their own for streams.
+#[test]
+fn a_report_names_streams_by_their_ids() {
+    let (_sim, simulated) = simulated(SimConfig::new());
+    for runtime in [Runtime::builder().backend("host").build().unwrap(), simulated] {
+        let backend = runtime.kind().unwrap();
+        runtime.set_memory_budget(Some(64 * MIB), ()).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let told = Arc::clone(&seen);
+        runtime.attach_out_of_memory_observer(move |_, report| {
+            told.lock().unwrap().push((report.stream, report.pinned_by.map(|pin| pin.stream), report.to_string()));
+        });
+        let options = StreamOptions { priority: 0, reserved: true };
+        let streams = [
+            runtime.default_stream(()).unwrap(),
+            runtime.stream(()).unwrap(),
+            runtime.stream_with((), options).unwrap(),
+            runtime.stream_with((), options).unwrap(),
+        ];
+        let ids: Vec<u64> = streams.iter().map(|stream| stream.stream_id()).collect();
+        assert_eq!(ids, [0, 1, 1 << 32, (1 << 32) + 1], "{backend}");
+        for stream in &streams {
+            let id = stream.stream_id();
+            let _scope = stream.enter().unwrap();
+            let _pin = runtime.alloc(30 * MIB).unwrap();
+            let error = runtime.alloc(40 * MIB).unwrap_err().to_string();
+            assert!(error.contains(&format!("requested on stream {id}, ")), "{error}");
+            assert!(error.starts_with(&format!("{backend}:0 is out of memory: ")), "{error}");
+            let (asked, pin, text) = seen.lock().unwrap().pop().unwrap();
+            assert_eq!((asked, pin.flatten().is_none_or(|by| by == id)), (Some(id), true), "{backend}: {text}");
+            assert!(text.contains(&format!("requested on stream {id}, ")), "{text}");
+        }
+        // 20 MiB of which the first 5 were of a stream that is gone by then.
+        runtime.empty_cache().unwrap();
+        let [.., going, _other] = streams;
+        let kept = {
+            let _scope = going.enter().unwrap();
+            runtime.alloc(5 * MIB).unwrap()
+        };
+        drop(going);
+        runtime.synchronize(()).unwrap();
+        let error = runtime.alloc(60 * MIB).unwrap_err().to_string();
+        assert!(error.contains("requested on stream 0, "), "{error}");
+        assert!(error.contains(" on stream 4294967296. "), "{error}");
+        drop(kept);
+    }
 }
 
 /// More than any process can address.

@@ -1,6 +1,6 @@
 //! Memory by address: what is left to a runtime, found again and taken back.
 
-use anyaccel::{Error, ErrorClass, GraphOptions, Result, Runtime};
+use anyaccel::{Error, ErrorClass, GraphOptions, Result, Runtime, StreamOptions};
 use std::sync::{Arc, mpsc};
 
 fn runtime() -> Result<Runtime> {
@@ -160,6 +160,45 @@ fn what_is_current_is_exchanged_and_told() -> Result<()> {
     let foreign = self::runtime()?.stream(())?;
     assert!(matches!(runtime.exchange_stream(&foreign), Err(Error::ForeignRuntime { .. })));
     Ok(())
+}
+
+#[test]
+fn current_streams_are_told_as_numbers() -> Result<()> {
+    let runtime = runtime()?;
+    assert!(matches!(runtime.current_stream_id(77), Err(Error::IndexOutOfRange { index: 77, .. })));
+    assert_eq!(runtime.current_stream_id(())?, (0, 0));
+    assert!(runtime.is_started());
+
+    let (one, reserved) =
+        (runtime.stream(())?, runtime.stream_with((), StreamOptions { priority: 0, reserved: true })?);
+    assert_eq!(runtime.exchange_stream_id(&one)?, 0);
+    assert_eq!(runtime.exchange_stream_id(&reserved)?, one.stream_id());
+    let (device, id) = runtime.current_stream_id("host:0")?;
+    assert_eq!((device, id, runtime.stream_at(device, id)?), (0, reserved.stream_id(), runtime.current_stream(())?));
+    {
+        let _inside = one.enter()?;
+        assert_eq!(runtime.current_stream_id(())?, (0, one.stream_id()));
+    }
+    assert_eq!(runtime.current_stream_id(())?, (0, id));
+
+    // Other runtimes and threads have their own, and a stream that is refused changes nothing.
+    let other = self::runtime()?;
+    assert_eq!(other.current_stream_id(())?, (0, 0));
+    assert!(matches!(runtime.exchange_stream_id(&other.stream(())?), Err(Error::ForeignRuntime { .. })));
+    let elsewhere = std::thread::scope(|scope| scope.spawn(|| runtime.current_stream_id(0)).join());
+    assert_eq!(elsewhere.expect("no panic")?, (0, 0));
+    assert_eq!(runtime.current_stream_id(())?, (0, id));
+
+    // Nobody else has the stream: replaced, it ends.
+    drop(reserved);
+    assert_eq!(runtime.exchange_stream_id(&one)?, id);
+    assert!(matches!(runtime.stream_at(0, id), Err(Error::UnknownStream { .. })));
+
+    let (tell, told) = mpsc::channel();
+    let inside = runtime.clone();
+    one.host_fn(move || tell.send(inside.current_stream_id(0)).expect("somebody listens"))?;
+    assert_eq!(told.recv().expect("called"), Err(Error::InsideHostFunction { call: "current_stream_id" }));
+    one.synchronize()
 }
 
 #[test]

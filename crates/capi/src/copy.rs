@@ -2,9 +2,9 @@
 
 use crate::memory::{index, with_place};
 use crate::result::{Failure, Result, call};
-use crate::stream::{stream_of, stream_on};
+use crate::stream::{with_stream, with_stream_on};
 use crate::types::*;
-use face::{Buffer, Runtime};
+use face::{Buffer, Runtime, Stream};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -53,43 +53,47 @@ pub unsafe extern "C" fn anyaccel_copy(
         }
         let runtime = Runtime::global();
         let wait = flags & ANYACCEL_COPY_ASYNC == 0;
-        let used = match (dst_device, src_device) {
-            (ANYACCEL_HOST, ANYACCEL_HOST) => {
-                let stream = stream_of(stream)?;
+        let ended = |stream: &Stream| if wait && !stream.is_capturing()? { Ok(stream.synchronize()?) } else { Ok(()) };
+        match (dst_device, src_device) {
+            (ANYACCEL_HOST, ANYACCEL_HOST) => with_stream(stream, |stream| {
                 let (to, from, len) = (HostAddress(dst), HostAddress(src.cast_mut()), size as usize);
                 stream.host_fn_mut(move || {
                     let (HostAddress(to), HostAddress(from)) = (to.whole(), from.whole());
                     // SAFETY: C5: both sides live and are left alone until the copy has ended.
                     unsafe { ptr::copy(from.cast::<u8>(), to.cast::<u8>(), len) }
                 })?;
-                stream
-            }
+                ended(stream)
+            }),
             (_, ANYACCEL_HOST) => with_place(&runtime, dst, size, |to, at| {
                 lies_on(to, dst_device, "dst")?;
-                let stream = stream_on(stream, dst_device)?;
-                // SAFETY: C1 and C5 are this function's conditions.
-                unsafe { stream.upload_from(&to.slice(at..at + size)?, src.cast())? };
-                Ok(stream)
-            })?,
+                let to = to.slice(at..at + size)?;
+                with_stream_on(stream, dst_device, |stream| {
+                    // SAFETY: C1 and C5 are this function's conditions.
+                    unsafe { stream.upload_from(&to, src.cast())? };
+                    ended(stream)
+                })
+            }),
             (ANYACCEL_HOST, _) => with_place(&runtime, src, size, |from, at| {
                 lies_on(from, src_device, "src")?;
-                let stream = stream_on(stream, src_device)?;
-                // SAFETY: C1 and C5 are this function's conditions.
-                unsafe { stream.download_into(dst.cast(), &from.slice(at..at + size)?)? };
-                Ok(stream)
-            })?,
+                let from = from.slice(at..at + size)?;
+                with_stream_on(stream, src_device, |stream| {
+                    // SAFETY: C1 and C5 are this function's conditions.
+                    unsafe { stream.download_into(dst.cast(), &from)? };
+                    ended(stream)
+                })
+            }),
             _ => with_place(&runtime, dst, size, |to, to_at| {
                 with_place(&runtime, src, size, |from, from_at| {
                     lies_on(to, dst_device, "dst")?;
                     lies_on(from, src_device, "src")?;
-                    let stream = stream_on(stream, index(to))?;
                     let (to, from) = (to.slice(to_at..to_at + size)?, from.slice(from_at..from_at + size)?);
-                    stream.copy(&to, &from)?;
-                    Ok(stream)
+                    with_stream_on(stream, dst_device, |stream| {
+                        stream.copy(&to, &from)?;
+                        ended(stream)
+                    })
                 })
-            })?,
-        };
-        if wait && !used.is_capturing()? { Ok(used.synchronize()?) } else { Ok(()) }
+            }),
+        }
     })
 }
 
@@ -107,12 +111,15 @@ impl HostAddress {
     }
 }
 
+#[inline]
 fn lies_on(buffer: &Buffer, device: i32, which: &str) -> Result {
-    if buffer.device().index().map(|index| index as i32) == Some(device) {
-        return Ok(());
-    }
-    Err(Failure::new(
+    if index(buffer) == device { Ok(()) } else { Err(elsewhere(buffer, device, which)) }
+}
+
+#[cold]
+fn elsewhere(buffer: &Buffer, device: i32, which: &str) -> Failure {
+    Failure::new(
         ANYACCEL_ERROR_WRONG_DEVICE,
         format!("{which} lies on {}, but was said to lie on device {device}", buffer.device()),
-    ))
+    )
 }

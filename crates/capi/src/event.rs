@@ -3,9 +3,9 @@
 use crate::pointer::Out;
 use crate::result::{Failure, Result, call};
 use crate::state;
-use crate::stream::stream_of;
+use crate::stream::with_stream_in;
 use crate::types::*;
-use face::{Device, Event, EventOptions, Runtime};
+use face::{Device, Event, EventOptions, Runtime, Stream};
 
 /// Makes an event. It comes to life when it is first recorded.
 ///
@@ -42,6 +42,19 @@ pub(crate) fn with<T>(event: anyaccel_event, f: impl FnOnce(&Event) -> face::Res
     state::tables().events.with(event, |event| Ok(f(event)?))
 }
 
+/// Runs `f` with the event of a handle and the stream of a number.
+#[inline]
+fn with_both(
+    event: anyaccel_event,
+    stream: anyaccel_stream,
+    f: impl FnOnce(&Event, &Stream) -> face::Result<()>,
+) -> Result {
+    let tables = state::tables();
+    with_stream_in(tables, stream, ANYACCEL_CURRENT_DEVICE, |stream| {
+        tables.events.with(event, |event| Ok(f(event, stream)?))
+    })
+}
+
 /// Destroys an event. Waits for it stay in force; never waits. 0 is fine.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_destroy(event: anyaccel_event) -> anyaccel_result {
@@ -51,20 +64,14 @@ pub extern "C" fn anyaccel_event_destroy(event: anyaccel_event) -> anyaccel_resu
 /// Records an event on a stream. An earlier recording is forgotten; waits for it stay in force.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_record(event: anyaccel_event, stream: anyaccel_stream) -> anyaccel_result {
-    call(|| {
-        let stream = stream_of(stream)?;
-        with(event, |event| event.record(Some(&stream)))
-    })
+    call(|| with_both(event, stream, |event, stream| event.record(Some(stream))))
 }
 
 /// Makes later work of a stream wait for the last recording. If the event was never recorded, does nothing. The stream may be
 /// on another device.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_wait(event: anyaccel_event, stream: anyaccel_stream) -> anyaccel_result {
-    call(|| {
-        let stream = stream_of(stream)?;
-        with(event, |event| event.wait(Some(&stream)))
-    })
+    call(|| with_both(event, stream, |event, stream| event.wait(Some(stream))))
 }
 
 /// Whether the work before the last recording has ended; true if it was never recorded.

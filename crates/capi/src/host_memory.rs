@@ -3,7 +3,7 @@
 use crate::pointer::Out;
 use crate::result::call;
 use crate::runtime::device;
-use crate::stream::stream_of;
+use crate::stream::with_stream;
 use crate::types::*;
 use face::Runtime;
 use std::ffi::c_void;
@@ -62,11 +62,7 @@ pub unsafe extern "C" fn anyaccel_host_is_pinned(pointer: *const c_void, pinned:
 /// @param memory any address inside.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_host_record_stream(memory: *mut c_void, stream: anyaccel_stream) -> anyaccel_result {
-    call(|| {
-        let runtime = Runtime::global();
-        let stream = stream_of(stream)?;
-        Ok(runtime.record_pinned(memory.addr() as u64, &stream)?)
-    })
+    call(|| with_stream(stream, |stream| Ok(stream.runtime().record_pinned(memory.addr() as u64, stream)?)))
 }
 
 /// Gives back pinned memory that is kept for reuse. While the runtime has not started: nothing.

@@ -3,7 +3,7 @@
 use crate::pointer::{Out, bytes, put_struct};
 use crate::result::{Failure, Result, call};
 use crate::runtime::device;
-use crate::stream::{stream_of, stream_on};
+use crate::stream::{with_stream, with_stream_on};
 use crate::types::*;
 use face::{Buffer, Runtime, Stream};
 use std::ffi::c_void;
@@ -30,12 +30,13 @@ pub unsafe extern "C" fn anyaccel_alloc(
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(memory, "memory")? };
-        let home = stream_on(stream, device_or_current)?;
-        if stream != ANYACCEL_CURRENT_STREAM {
-            on_device(&home, device_or_current)?;
-        }
-        out.put(address(home.alloc(size)?.into_address()?));
-        Ok(())
+        with_stream_on(stream, device_or_current, |home| {
+            if stream != ANYACCEL_CURRENT_STREAM {
+                on_device(home, device_or_current)?;
+            }
+            out.put(address(home.alloc(size)?.into_address()?));
+            Ok(())
+        })
     })
 }
 
@@ -80,9 +81,10 @@ pub extern "C" fn anyaccel_record_stream(memory: *mut c_void, stream: anyaccel_s
         return ANYACCEL_OK;
     }
     call(|| {
-        let runtime = Runtime::global();
-        let stream = stream_of(stream)?;
-        Ok(runtime.buffer_at(memory.addr() as u64)?.0.record_stream(&stream)?)
+        with_stream(stream, |stream| {
+            let (buffer, _) = stream.runtime().buffer_at(memory.addr() as u64)?;
+            Ok(buffer.record_stream(stream)?)
+        })
     })
 }
 
@@ -123,6 +125,7 @@ pub unsafe extern "C" fn anyaccel_get_pointer_info(
 }
 
 /// Runs `f` with `len` bytes of device memory from an address on.
+#[inline]
 pub(crate) fn with_place<T>(
     runtime: &Runtime,
     pointer: *const c_void,
@@ -132,15 +135,20 @@ pub(crate) fn with_place<T>(
     let addr = pointer.addr() as u64;
     let (buffer, offset) = runtime.buffer_at(addr)?;
     if len > buffer.len() - offset {
-        return Err(Failure::argument(format!(
-            "{len} bytes at {addr:#x} on {}: only {} are left of the {} from {:#x} on",
-            buffer.device(),
-            buffer.len() - offset,
-            buffer.len(),
-            buffer.address()
-        )));
+        return Err(too_long(&buffer, addr, len, offset));
     }
     f(&buffer, offset)
+}
+
+#[cold]
+fn too_long(buffer: &Buffer, addr: u64, len: u64, offset: u64) -> Failure {
+    Failure::argument(format!(
+        "{len} bytes at {addr:#x} on {}: only {} are left of the {} from {:#x} on",
+        buffer.device(),
+        buffer.len() - offset,
+        buffer.len(),
+        buffer.address()
+    ))
 }
 
 /// Fills device memory with a pattern, over and over from its start; a last, partial repetition is cut.
@@ -170,8 +178,8 @@ pub unsafe extern "C" fn anyaccel_fill(
         }
         let runtime = Runtime::global();
         with_place(&runtime, memory, size, |buffer, offset| {
-            let stream = stream_on(stream, index(buffer))?;
-            Ok(stream.fill(&buffer.slice(offset..offset + size)?, pattern)?)
+            let to = buffer.slice(offset..offset + size)?;
+            with_stream_on(stream, index(buffer), |stream| Ok(stream.fill(&to, pattern)?))
         })
     })
 }
@@ -217,9 +225,9 @@ pub unsafe extern "C" fn anyaccel_convert(
         let runtime = Runtime::global();
         with_place(&runtime, dst, to_bytes, |dst, dst_at| {
             with_place(&runtime, src, from_bytes, |src, src_at| {
-                let stream = stream_on(stream, index(dst))?;
-                let (dst, src) = (dst.slice(dst_at..dst_at + to_bytes)?, src.slice(src_at..src_at + from_bytes)?);
-                Ok(stream.convert(&dst, to, &src, from)?)
+                let (device, dst) = (index(dst), dst.slice(dst_at..dst_at + to_bytes)?);
+                let src = src.slice(src_at..src_at + from_bytes)?;
+                with_stream_on(stream, device, |stream| Ok(stream.convert(&dst, to, &src, from)?))
             })
         })
     })

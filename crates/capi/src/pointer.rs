@@ -88,11 +88,15 @@ pub(crate) unsafe fn get_struct<T: Sized32>(from: *const T, name: &str) -> Resul
     }
     // SAFETY: C1: the size comes first.
     let size = check_size::<T>(unsafe { from.cast::<u32>().read_unaligned() }, name)?;
+    if size >= size_of::<T>() {
+        // SAFETY: C3: all of it is there.
+        return Ok(unsafe { from.read_unaligned() });
+    }
     // SAFETY: all zeros are a value of it.
     let mut value: T = unsafe { std::mem::zeroed() };
-    // SAFETY: C3: as many bytes are there; no more than fit are written.
+    // SAFETY: C3: as many bytes are there, and fewer than fit.
     unsafe {
-        ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut value).cast::<u8>(), size.min(size_of::<T>()));
+        ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut value).cast::<u8>(), size);
     }
     Ok(value)
 }

@@ -5,7 +5,7 @@ use crate::pointer::{Out, get_struct};
 use crate::result::{Failure, Result, call};
 use crate::runtime::named;
 use crate::state;
-use crate::stream::stream_on;
+use crate::stream::with_stream_on;
 use crate::types::*;
 use face::Runtime;
 use face::random::{Distribution, Generator, Layout, Options, Seed, State};
@@ -176,9 +176,9 @@ pub unsafe extern "C" fn anyaccel_fill_random(
                     format!("the default generator of device {named} for memory on {}", buffer.device()),
                 ));
             }
-            let stream = stream_on(stream, device)?;
+            let to = buffer.slice(at..at + size)?;
             let options = Options { generator: own.as_ref(), layout };
-            Ok(stream.random(&buffer.slice(at..at + size)?, dtype, distribution, &options)?)
+            with_stream_on(stream, device, |stream| Ok(stream.random(&to, dtype, distribution, &options)?))
         })
     })
 }

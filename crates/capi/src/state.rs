@@ -4,12 +4,12 @@
 //!
 //! The tables belong to one process-wide runtime of the face, of which each generation of the process has its own. In a child
 //! of fork the runtime is another one, so new tables are made, and those of the parent are never touched again: a lock in them
-//! may be held for ever. They stay reachable.
+//! may be held for ever. They stay reachable. Their handles differ from those of all later ones.
 
 use crate::result::{Failure, Result};
 use crate::stacks::CallerStacks;
 use crate::stream::KnownStreams;
-use crate::table::Table;
+use crate::table::{GENERATIONS, Table};
 use crate::types::*;
 use face::random::Generator;
 use face::{Event, Graph, MemPool, Runtime, Stream};
@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) struct Tables {
     runtime: Runtime,
+    /// How many before it had tables.
+    generation: u32,
     pub(crate) events: Table<Event>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) generators: Table<Generator>,
@@ -52,11 +54,14 @@ pub(crate) fn tables() -> &'static Tables {
 
 #[cold]
 fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
+    // SAFETY: null, or leaked and never freed. What is read was written before it was published.
+    let generation = unsafe { before.as_ref() }.map_or(0, |before| (before.generation + 1) % GENERATIONS);
     let made = Box::into_raw(Box::new(Tables {
         runtime,
-        events: Table::new("event"),
-        graphs: Table::new("graph"),
-        generators: Table::new("generator"),
+        generation,
+        events: Table::new("event", generation),
+        graphs: Table::new("graph", generation),
+        generators: Table::new("generator", generation),
         known_streams: KnownStreams::default(),
         caller_stacks: CallerStacks::default(),
         streams: Mutex::default(),
@@ -76,6 +81,12 @@ fn make(runtime: Runtime, before: *mut Tables) -> &'static Tables {
 }
 
 impl Tables {
+    /// The runtime that they belong to, without asking which it is once more.
+    #[inline]
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// Keeps a stream that would end with its last handle.
     pub(crate) fn keep_stream(&self, stream: Stream) {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(stream);

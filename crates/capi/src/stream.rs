@@ -4,10 +4,9 @@ use crate::host_function::HostFunction;
 use crate::pointer::Out;
 use crate::result::{Failure, Result, call};
 use crate::runtime::{device, named};
-use crate::state;
+use crate::state::{self, Tables};
 use crate::types::*;
 use face::{Runtime, Stream, StreamOptions};
-use std::ops::Deref;
 use std::sync::OnceLock;
 
 /// Bits of a stream's number on its device; the device is above them.
@@ -16,26 +15,12 @@ const ID: u64 = (1 << ID_BITS) - 1;
 
 /// The number of a stream.
 pub(crate) fn number(stream: &Stream) -> anyaccel_stream {
-    u64::from(stream.device_index()) << ID_BITS | stream.stream_id()
+    number_of((stream.device_index(), stream.stream_id()))
 }
 
-/// A stream that a number names.
-pub(crate) enum Named {
-    /// One that lives as long as the process.
-    Kept(&'static Stream),
-    Other(Stream),
-}
-
-impl Deref for Named {
-    type Target = Stream;
-
-    #[inline]
-    fn deref(&self) -> &Stream {
-        match self {
-            Self::Kept(stream) => stream,
-            Self::Other(stream) => stream,
-        }
-    }
+#[inline]
+fn number_of((device, id): (u32, u64)) -> anyaccel_stream {
+    u64::from(device) << ID_BITS | id
 }
 
 /// The streams that live as long as the process, as they were named first: the default and the pooled ones.
@@ -58,33 +43,62 @@ impl KnownStreams {
     }
 }
 
-/// The stream of a number; `current` is the device whose current stream ANYACCEL_CURRENT_STREAM stands for.
+/// Runs `f` with the stream of a number; `current` is the device whose current stream ANYACCEL_CURRENT_STREAM stands for.
 #[inline]
-pub(crate) fn stream_on(stream: anyaccel_stream, current: i32) -> Result<Named> {
-    if stream == ANYACCEL_CURRENT_STREAM {
-        return Ok(Named::Other(Runtime::global().current_stream(device(current))?));
-    }
-    let tables = state::tables();
-    match tables.known_streams.get((stream >> ID_BITS) as usize, (stream & ID) as usize) {
-        Some(known) => Ok(Named::Kept(known)),
-        None => ask(tables, stream),
-    }
-}
-
-#[cold]
-fn ask(tables: &'static state::Tables, stream: anyaccel_stream) -> Result<Named> {
-    let (device, id) = (stream >> ID_BITS, stream & ID);
-    let found = Runtime::global().stream_at(device as u32, id)?;
-    match tables.known_streams.place(device as usize, id as usize).filter(|_| !found.is_reserved()) {
-        Some(place) => Ok(Named::Kept(place.get_or_init(|| found))),
-        None => Ok(Named::Other(found)),
-    }
+pub(crate) fn with_stream_on<T>(
+    stream: anyaccel_stream,
+    current: i32,
+    f: impl FnOnce(&Stream) -> Result<T>,
+) -> Result<T> {
+    with_stream_in(state::tables(), stream, current, f)
 }
 
 /// The same where no device is given: the current stream is that of the current device.
 #[inline]
-pub(crate) fn stream_of(stream: anyaccel_stream) -> Result<Named> {
-    stream_on(stream, ANYACCEL_CURRENT_DEVICE)
+pub(crate) fn with_stream<T>(stream: anyaccel_stream, f: impl FnOnce(&Stream) -> Result<T>) -> Result<T> {
+    with_stream_in(state::tables(), stream, ANYACCEL_CURRENT_DEVICE, f)
+}
+
+/// The same for who has the tables.
+///
+/// Streams are borrowed, and handles made only where there is no other way: who moves a handle that was made just now waits
+/// for it to be written and read again, which costs more than all the rest of a call.
+#[inline]
+pub(crate) fn with_stream_in<T>(
+    tables: &Tables,
+    stream: anyaccel_stream,
+    current: i32,
+    f: impl FnOnce(&Stream) -> Result<T>,
+) -> Result<T> {
+    let named = if stream == ANYACCEL_CURRENT_STREAM {
+        number_of(tables.runtime().current_stream_id(device(current))?)
+    } else {
+        stream
+    };
+    let other;
+    f(match tables.known_streams.get((named >> ID_BITS) as usize, (named & ID) as usize) {
+        Some(known) => known,
+        None => {
+            other = ask(tables, stream, current)?;
+            &other
+        }
+    })
+}
+
+/// A stream that was not named before, or that does not live as long as the process.
+#[cold]
+fn ask(tables: &Tables, stream: anyaccel_stream, current: i32) -> Result<Stream> {
+    let runtime = tables.runtime();
+    let found = if stream == ANYACCEL_CURRENT_STREAM {
+        runtime.current_stream(device(current))?
+    } else {
+        runtime.stream_at((stream >> ID_BITS) as u32, stream & ID)?
+    };
+    let (device, id) = (found.device_index() as usize, found.stream_id() as usize);
+    if let Some(place) = tables.known_streams.place(device, id).filter(|_| !found.is_reserved()) {
+        place.get_or_init(|| found.clone());
+    }
+    Ok(found)
 }
 
 /// Makes a stream. Starts the runtime.
@@ -153,11 +167,12 @@ pub unsafe extern "C" fn anyaccel_stream_import(
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_destroy(stream: anyaccel_stream) -> anyaccel_result {
     call(|| {
-        let named = stream_of(stream)?;
-        if stream != ANYACCEL_CURRENT_STREAM && named.is_reserved() {
-            state::tables().forget_stream(&named);
-        }
-        Ok(())
+        with_stream(stream, |named| {
+            if stream != ANYACCEL_CURRENT_STREAM && named.is_reserved() {
+                state::tables().forget_stream(named);
+            }
+            Ok(())
+        })
     })
 }
 
@@ -184,7 +199,7 @@ pub unsafe extern "C" fn anyaccel_stream_current(
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(stream, "stream")? };
-        out.put(number(&Runtime::global().current_stream(device(device_or_current))?));
+        out.put(number_of(Runtime::global().current_stream_id(device(device_or_current))?));
         Ok(())
     })
 }
@@ -192,10 +207,7 @@ pub unsafe extern "C" fn anyaccel_stream_current(
 /// Makes a stream current on this thread, and its device too.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_set_current(stream: anyaccel_stream) -> anyaccel_result {
-    call(|| {
-        let runtime = Runtime::global();
-        Ok(runtime.set_stream(&*stream_of(stream)?)?)
-    })
+    call(|| with_stream(stream, |stream| Ok(stream.runtime().set_stream(stream)?)))
 }
 
 /// Makes a stream the current one of its device on this thread, and leaves the current device alone.
@@ -207,13 +219,14 @@ pub unsafe extern "C" fn anyaccel_stream_exchange(
     before: *mut anyaccel_stream,
 ) -> anyaccel_result {
     call(|| {
-        let runtime = Runtime::global();
-        let was = runtime.exchange_stream(&*stream_of(stream)?)?;
-        // SAFETY: C1 is this function's condition.
-        if let Some(out) = unsafe { Out::optional(before) } {
-            out.put(number(&was));
-        }
-        Ok(())
+        with_stream(stream, |stream| {
+            let was = stream.runtime().exchange_stream_id(stream)?;
+            // SAFETY: C1 is this function's condition.
+            if let Some(out) = unsafe { Out::optional(before) } {
+                out.put(number_of((stream.device_index(), was)));
+            }
+            Ok(())
+        })
     })
 }
 
@@ -247,18 +260,19 @@ pub unsafe extern "C" fn anyaccel_stream_id(
     priority: *mut i32,
 ) -> anyaccel_result {
     call(|| {
-        let named = stream_of(stream)?;
-        // SAFETY: C1 is this function's condition.
-        if let Some(out) = unsafe { Out::optional(id) } {
-            out.put(named.stream_id());
-        }
-        for (out, value) in [(device, named.device_index() as i32), (priority, named.priority())] {
+        with_stream(stream, |named| {
             // SAFETY: C1 is this function's condition.
-            if let Some(out) = unsafe { Out::optional(out) } {
-                out.put(value);
+            if let Some(out) = unsafe { Out::optional(id) } {
+                out.put(named.stream_id());
             }
-        }
-        Ok(())
+            for (out, value) in [(device, named.device_index() as i32), (priority, named.priority())] {
+                // SAFETY: C1 is this function's condition.
+                if let Some(out) = unsafe { Out::optional(out) } {
+                    out.put(value);
+                }
+            }
+            Ok(())
+        })
     })
 }
 
@@ -268,7 +282,7 @@ pub unsafe extern "C" fn anyaccel_stream_query(stream: anyaccel_stream, ended: *
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(ended, "ended")? };
-        out.put(stream_of(stream)?.query()?);
+        out.put(with_stream(stream, |stream| Ok(stream.query()?))?);
         Ok(())
     })
 }
@@ -276,13 +290,18 @@ pub unsafe extern "C" fn anyaccel_stream_query(stream: anyaccel_stream, ended: *
 /// Waits for all work enqueued so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_synchronize(stream: anyaccel_stream) -> anyaccel_result {
-    call(|| Ok(stream_of(stream)?.synchronize()?))
+    call(|| with_stream(stream, |stream| Ok(stream.synchronize()?)))
 }
 
 /// Makes later work of a stream wait for what is enqueued on another now. It may be on another device.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_stream_wait_stream(stream: anyaccel_stream, other: anyaccel_stream) -> anyaccel_result {
-    call(|| Ok(stream_of(stream)?.wait_stream(&*stream_of(other)?)?))
+    call(|| {
+        let tables = state::tables();
+        with_stream_in(tables, stream, ANYACCEL_CURRENT_DEVICE, |stream| {
+            with_stream_in(tables, other, ANYACCEL_CURRENT_DEVICE, |other| Ok(stream.wait_stream(other)?))
+        })
+    })
 }
 
 /// The vendor's stream (a CUstream, a cl_command_queue); 0 where there is none. Valid while the stream lives.
@@ -291,7 +310,7 @@ pub unsafe extern "C" fn anyaccel_stream_native(stream: anyaccel_stream, native:
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(native, "native")? };
-        out.put(stream_of(stream)?.native_handle()?);
+        out.put(with_stream(stream, |stream| Ok(stream.native_handle()?))?);
         Ok(())
     })
 }
@@ -305,7 +324,7 @@ pub unsafe extern "C" fn anyaccel_stream_is_capturing(
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(capturing, "capturing")? };
-        out.put(stream_of(stream)?.is_capturing()?);
+        out.put(with_stream(stream, |stream| Ok(stream.is_capturing()?))?);
         Ok(())
     })
 }
@@ -320,7 +339,6 @@ pub unsafe extern "C" fn anyaccel_stream_host_function(
     call(|| {
         // SAFETY: C1, C3 and C4 are this function's conditions.
         let function = unsafe { HostFunction::new(function)? };
-        let stream = stream_of(stream)?;
-        Ok(stream.host_fn_mut(move || function.run())?)
+        with_stream(stream, |stream| Ok(stream.host_fn_mut(move || function.run())?))
     })
 }

@@ -106,7 +106,7 @@ macro_rules! on_the_host {
         })*
     };
 }
-on_the_host!(runtime, streams, events, memory, host_memory, random, graphs, stats, stacks, threads, exit);
+on_the_host!(runtime, streams, events, memory, host_memory, random, graphs, stats, stacks, threads, order, exit);
 
 /// Memory that the host can't reach, at made-up addresses.
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::output::one_line;
 use anyaccel::hal::Absence;
-use anyaccel::{Backend, Kind, LoadError, Selection, Verdict, plugins};
+use anyaccel::{Backend, Check, Kind, Layer, LoadError, Probe, Selection, Verdict, plugins};
 
 /// The variable that names a backend.
 pub(crate) const BACKEND: &str = "ANYACCEL_BACKEND";
@@ -12,12 +12,39 @@ pub(crate) const PLUGINS: &str = "ANYACCEL_PLUGINS";
 /// Why there is no device, in words.
 pub(crate) fn absence(absence: &Absence) -> String {
     one_line(&match absence {
-        Absence::Missing { subject, found, .. } => format!("{subject}: {found}"),
+        Absence::Missing { subject, found, .. } => said(subject, found),
         Absence::BadVariable { name, value, expected } => {
             format!("{name}='{value}' can't be used: expected {expected}")
         }
         Absence::Masked { name, value } => format!("all devices are hidden by {name}='{value}'"),
     })
+}
+
+/// What was found of a subject, which a driver's own words may begin with.
+pub(crate) fn said(subject: &str, found: &str) -> String {
+    match (subject, found) {
+        ("", words) | (words, "") => words.to_owned(),
+        _ if found.starts_with(subject) => found.to_owned(),
+        _ => format!("{subject}: {found}"),
+    }
+}
+
+/// What an examination found wrong with a backend whose probe would have to start it, if it found something: what a variable
+/// does comes first.
+fn fault(backend: &Backend) -> Option<&Check> {
+    let failed = || backend.checks.iter().filter(|check| check.verdict == Verdict::Fail);
+    failed().find(|check| check.layer == Layer::Mask).or_else(|| failed().next())
+}
+
+/// Why a backend that was asked for has no device, as far as that is known without a start, and whether a variable is at fault.
+pub(crate) fn why_unavailable(backend: &Backend) -> (String, bool) {
+    match (&backend.probe, fault(backend)) {
+        (Some(Probe { absence: Some(found), .. }), _) => (absence(found), !matches!(found, Absence::Missing { .. })),
+        // The subject of variables is the environment.
+        (None, Some(check)) if check.layer == Layer::Mask => (one_line(&check.found), true),
+        (None, Some(check)) => (one_line(&said(&check.subject, &check.found)), false),
+        _ => ("no device found".to_owned(), false),
+    }
 }
 
 /// Why a backend has no device, if it has none.
@@ -60,9 +87,7 @@ pub(crate) fn failing<'a>(backends: &'a [Backend]) -> impl Iterator<Item = Strin
     plugins.flat_map(|Backend { kind, checks, .. }| {
         let failed = checks.iter().filter(|check| check.verdict == Verdict::Fail);
         failed.map(move |check| {
-            let parts = [check.subject.as_str(), check.found.as_str()];
-            let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-            one_line(&format!("{PLUGINS}: {kind}, {}: {}", check.layer.name(), said.join(": ")))
+            one_line(&format!("{PLUGINS}: {kind}, {}: {}", check.layer.name(), said(&check.subject, &check.found)))
         })
     })
 }
@@ -72,16 +97,19 @@ pub(crate) fn problems(backends: &[Backend], selection: &Selection) -> Vec<Strin
     let mut problems: Vec<String> = selection.error.iter().map(|error| one_line(&error.to_string())).collect();
     problems.extend(refusals().map(|error| one_line(&format!("{PLUGINS}: {error}"))));
     for backend in backends {
-        let Some(probe) = &backend.probe else { continue };
-        match &probe.absence {
-            Some(bad @ Absence::BadVariable { .. }) => problems.push(absence(bad)),
-            found => {
-                let named = selection.variable.as_deref() == Some(backend.kind.name());
-                if named && probe.visible == 0 {
-                    let why = found.as_ref().map_or_else(|| "no device found".to_owned(), absence);
-                    problems.push(format!("{BACKEND}='{}' has no device: {why}", backend.kind));
-                }
+        let named = selection.variable.as_deref() == Some(backend.kind.name());
+        let (why, variable) = why_unavailable(backend);
+        match &backend.probe {
+            Some(Probe { absence: Some(Absence::BadVariable { .. }), .. }) => problems.push(why),
+            Some(probe) if named && probe.visible == 0 => {
+                problems.push(format!("{BACKEND}='{}' has no device: {why}", backend.kind));
             }
+            // What only a start tells is told by one.
+            None if variable => problems.push(format!("{}: {why}", backend.kind)),
+            None if named && fault(backend).is_some() => {
+                problems.push(format!("{BACKEND}='{}' has no device: {why}", backend.kind));
+            }
+            _ => {}
         }
     }
     problems
@@ -90,7 +118,6 @@ pub(crate) fn problems(backends: &[Backend], selection: &Selection) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyaccel::{Kind, Probe};
 
     fn backend(kind: Kind, probe: Probe) -> Backend {
         Backend { kind, chosen_by_itself: kind == Kind::CUDA, probe: Some(probe), devices: vec![], checks: vec![] }
@@ -135,6 +162,33 @@ mod tests {
         let bad = Absence::BadVariable { name: "X", value: "a\nb".to_owned(), expected: "a number" };
         let found = problems(&[backend(Kind::CUDA, Probe::absent(bad))], &selection(None, None, None));
         assert_eq!(found, ["X='a b' can't be used: expected a number"]);
+    }
+
+    #[test]
+    fn what_only_a_start_could_probe_is_judged_by_its_layers() {
+        let check = |layer, subject: &str, found: &str| Check {
+            layer,
+            verdict: Verdict::Fail,
+            subject: subject.to_owned(),
+            found: found.to_owned(),
+        };
+        let nodes = check(Layer::DeviceNodes, "/dev/x", "none of theirs");
+        let mask = check(Layer::Mask, "environment", "MASK=x: expected numbers");
+        let backend = |checks| Backend { probe: None, checks, ..backend(Kind::XPU, Probe::found(0)) };
+        let named = selection(Some("xpu"), Some(Kind::XPU), None);
+        let unnamed = selection(None, None, None);
+        let told = |checks, selection| problems(&[backend(checks)], selection);
+        assert_eq!(told(vec![], &named), Vec::<String>::new());
+        assert_eq!(told(vec![nodes.clone()], &unnamed), Vec::<String>::new());
+        assert_eq!(told(vec![nodes.clone()], &named), ["ANYACCEL_BACKEND='xpu' has no device: /dev/x: none of theirs"]);
+        assert_eq!(told(vec![nodes, mask], &unnamed), ["xpu: MASK=x: expected numbers"]);
+    }
+
+    #[test]
+    fn a_driver_that_names_the_subject_itself_is_not_told_twice() {
+        assert_eq!(said("libx.so", "libx.so: no such file"), "libx.so: no such file");
+        assert_eq!(said("libx.so", "no such file"), "libx.so: no such file");
+        assert_eq!((said("", "found"), said("subject", "")), ("found".to_owned(), "subject".to_owned()));
     }
 
     #[test]

@@ -89,7 +89,9 @@ fn main() -> ExitCode {
     };
     let is_watched = match &command {
         Command::Cts(args) => args.is_watched(),
+        Command::Demo(args) => args.is_watched(),
         Command::Doctor(args) => args.is_watched(),
+        Command::Random(args) => args.is_watched(),
         _ => false,
     };
     let mut output = match is_watched {
@@ -140,6 +142,7 @@ fn usage(error: &clap::Error) -> String {
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
         .filter(|line| !line.is_empty())
         .collect();
-    let said = said.join(" ");
+    // A tip is a sentence of its own.
+    let said = said.join(" ").replace(" tip: ", "; ");
     format!("{}; see anyaccel --help", said.strip_prefix("error: ").unwrap_or(&said))
 }

@@ -2,6 +2,8 @@
 
 use crate::demo::choose;
 use crate::output::{Class, Failure, Output};
+use crate::size::whole;
+use crate::watched::{Reads, work};
 use anyaccel::random::{Distribution, Generator, Layout, Options, Seed, State};
 use anyaccel::{DType, Error, Kind, Runtime};
 use clap::ValueEnum;
@@ -37,7 +39,9 @@ Distributions and what they take:
   permutation         integers of 32 and 64 bits; in the portable layout
 
 Without --backend it uses the accelerator that anyaccel info shows as chosen;
-if there is none, the built-in host device.
+if there is none, the built-in host device. Where ANYACCEL_PLUGINS names
+libraries the work is done in a process of its own: one that takes it down is
+told by its name.
 
 Example:
   $ anyaccel random uniform --seed 0 -n 10 --layout torch-cuda
@@ -61,16 +65,18 @@ pub(crate) struct Args {
     distribution: Name,
 
     /// The seed, -2^63 to 2^64 - 1
-    #[arg(long, value_name = "S", default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "S", default_value_t = 0, allow_hyphen_values = true, 
+          value_parser = integer("an integer from -2^63 to 2^64 - 1"))]
     seed: i128,
 
     /// Where to begin, a multiple of 4
-    #[arg(long, value_name = "O", default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "O", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = integer("a multiple of 4 from 0 to 2^63 - 4"))]
     offset: i128,
 
     /// How many numbers, at most 16777216
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 10,
-          value_parser = clap::value_parser!(u64).range(0..=MOST))]
+          allow_hyphen_values = true, value_parser = whole::<u64>(0..=MOST))]
     count: u64,
 
     /// portable or torch-cuda[:SIZE]
@@ -112,6 +118,10 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Tell the process that watches this one
+    #[arg(long, hide = true)]
+    watched: bool,
 }
 
 /// The distributions by name.
@@ -200,6 +210,11 @@ impl fmt::Display for Number {
     }
 }
 
+/// A parser of integers whose range the runtime knows.
+fn integer(expected: &'static str) -> impl Fn(&str) -> Result<i128, String> + Clone {
+    move |text| text.parse().map_err(|_| format!("expected {expected}"))
+}
+
 fn layout(text: &str) -> Result<Layout, String> {
     let torch_cuda = |multiprocessors, threads_per_multiprocessor| {
         Ok(Layout::TorchCuda { multiprocessors, threads_per_multiprocessor })
@@ -242,6 +257,11 @@ pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
     let generator = Generator::seeded(Seed::from(args.seed)).map_err(refused)?;
     generator.set_offset(args.offset).map_err(refused)?;
     let start = generator.state();
+    if !args.watched
+        && let Some(result) = work(Reads::Nothing, output)
+    {
+        return result;
+    }
     let (runtime, _fallback) = choose(args.backend.as_deref())?;
     let numbers = draw(&runtime, args, dtype, distribution, &generator)?;
     if output.is_json() {
@@ -298,6 +318,11 @@ fn refused(error: Error) -> Failure {
 }
 
 impl Args {
+    /// Whether another process watches this one.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     fn distribution(&self) -> Result<Distribution, Failure> {
         let given = [
             ("--from", self.from.is_some()),

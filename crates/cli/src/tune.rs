@@ -47,11 +47,12 @@ pub(crate) struct Args {
     file: PathBuf,
 
     /// Memory of each device, as 24GiB
-    #[arg(long, value_name = "SIZE", value_parser = size::memory)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = size::memory)]
     memory: u64,
 
     /// How many settings to try
-    #[arg(long, value_name = "N", default_value_t = CANDIDATES as u16, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = CANDIDATES as u16, allow_hyphen_values = true,
+          value_parser = size::whole::<u16>(1..=1000))]
     settings: u16,
 
     /// A setting to try besides, as often as wanted
@@ -59,7 +60,7 @@ pub(crate) struct Args {
     conf: Vec<String>,
 
     /// Threads; as many as there are cores
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = size::whole::<u16>(1..=256))]
     threads: Option<u16>,
 
     /// Print one JSON document

@@ -4,13 +4,14 @@
 //! This program starts itself once for each way, so that each run loads its own libraries. Without `ANYACCEL_FAKE_ZE_WAYS=all` it
 //! runs the first that it can: a run takes more than a minute.
 
-use anyaccel_cts::{Options, Step, Subject, fork, run, subjects};
-use anyaccel_fake_level_zero::{Installed, Loader, install};
+mod fake_driver;
+
+use anyaccel_cts::subjects;
+use anyaccel_fake_level_zero::{FOREIGN, Installed, Loader, install};
 use anyaccel_hal::Kind;
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 /// A way to reach the fake.
 struct Way {
@@ -50,59 +51,26 @@ const WAYS: [Way; 6] = [
     },
 ];
 
-/// In the processes that run the suite: where their fake is, whether it is a loader, and the name of the way.
+/// In the processes that run the suite: where their fake is, and which way it is.
 const FOLDER: &str = "ANYACCEL_CTS_FAKE_ZE";
-const OWN: &str = "ANYACCEL_CTS_FAKE_ZE_OWN";
 const WAY: &str = "ANYACCEL_CTS_FAKE_ZE_WAY";
-/// Variables of the machine that would change what a run sees.
-const FOREIGN: [&str; 6] = [
-    "ZE_AFFINITY_MASK",
-    "ZE_FLAT_DEVICE_HIERARCHY",
-    "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
-    "ZES_ENABLE_SYSMAN",
-    "ZE_ENABLE_VALIDATION_LAYER",
-    "ZE_ENABLE_PARAMETER_VALIDATION",
-];
-
-/// The backend with a way to lose its devices. A lost card is healed before the next driver is made, for which a real one
-/// needs a new process.
-fn subject(installed: &Installed) -> Subject {
-    let control = installed.control().ok();
-    subjects::xpu().remade(move |made| {
-        let Some(control) = control else { return made };
-        control.heal();
-        made.loses(move |ordinal| control.lose(ordinal))
-    })
-}
 
 fn main() -> ExitCode {
-    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
-        let filter: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-        let all = env::var_os("ANYACCEL_FAKE_ZE_WAYS").is_some_and(|which| which == "all");
-        // All means all: where the loader of the machine is missing, the ways over it fail.
-        let ways: Vec<&Way> =
-            if all { WAYS.iter().collect() } else { WAYS.iter().find(|way| way.possible()).into_iter().collect() };
-        let bad: Vec<&str> = ways.iter().filter(|way| !way.conforms(&filter)).map(|way| way.name).collect();
-        println!("{} of {} ways to a driver were used", ways.len(), WAYS.len());
-        bad.iter().for_each(|name| println!("FAIL  {name}"));
-        return if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    };
-    let own = env::var_os(OWN).is_some();
-    let file = folder.join(if own { "libze_loader.so.1" } else { "libze_fake_gpu.so.1" });
-    let installed = Installed { loader: own.then(|| file.clone()), driver: file };
-    let subject = subject(&installed).named("xpu");
-    fork::child_main(std::slice::from_ref(&subject));
-    let filter: Vec<String> = env::args().skip(1).collect();
-    let child = env::current_exe().ok();
-    let verbose = env::var_os("ANYACCEL_CTS_VERBOSE").is_some();
-    let watch: fn(Step<'_>) = if verbose { |step| step.print() } else { |_| () };
-    let require = vec![Kind::XPU];
-    // A case that fails in the middle may leave a hold behind that memory is waited for with, here as on a card: what is merely
-    // slow must not end so.
-    let timeout = Duration::from_secs(120);
-    let report = run(&subject, &Options { filter, child, require, watch, timeout, ..Options::default() });
-    println!("{}: {report}", env::var(WAY).unwrap_or_default());
-    if report.is_ok() && report.absent.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if let Some(folder) = env::var_os(FOLDER) {
+        let name = env::var(WAY).unwrap_or_default();
+        let Some(way) = WAYS.iter().find(|way| way.name == name) else { return ExitCode::FAILURE };
+        let control = Installed::at(Path::new(&folder), way.loader).control().ok();
+        return fake_driver::conforms(subjects::xpu(), Kind::XPU, control, way.name);
+    }
+    let filter = fake_driver::filter();
+    let all = env::var_os("ANYACCEL_FAKE_ZE_WAYS").is_some_and(|which| which == "all");
+    // All means all: where the loader of the machine is missing, the ways over it fail.
+    let ways: Vec<&Way> =
+        if all { WAYS.iter().collect() } else { WAYS.iter().find(|way| way.possible()).into_iter().collect() };
+    let bad: Vec<&str> = ways.iter().filter(|way| !way.conforms(&filter)).map(|way| way.name).collect();
+    println!("{} of {} ways to a driver were used", ways.len(), WAYS.len());
+    bad.iter().for_each(|name| println!("FAIL  {name}"));
+    if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 impl Way {
@@ -124,12 +92,10 @@ impl Way {
         let Ok(program) = env::current_exe() else { return false };
         let mut command = Command::new(program);
         command.args(filter).env(FOLDER, &folder).env(WAY, self.name);
-        FOREIGN.iter().for_each(|name| {
-            command.env_remove(name);
-        });
-        match &installed.loader {
-            Some(loader) => command.env(anyaccel_xpu::sys::VARIABLE, loader).env(OWN, "1"),
-            None => command.env("ZE_ENABLE_ALT_DRIVERS", &installed.driver).env_remove(anyaccel_xpu::sys::VARIABLE),
+        FOREIGN.iter().for_each(|name| _ = command.env_remove(name));
+        match installed.loader {
+            Some(loader) => command.env("ANYACCEL_ZE_LIBRARY", loader),
+            None => command.env("ZE_ENABLE_ALT_DRIVERS", installed.driver),
         };
         command.env("ANYACCEL_FAKE_ZE_MEMORY", (192_u64 << 20).to_string());
         command.envs(self.variables.iter().copied());

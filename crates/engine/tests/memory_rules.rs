@@ -407,3 +407,26 @@ fn segments_may_come_and_go_forever() {
     let oldest = cache.snapshot()[0].addr;
     assert_eq!(cache.alloc(30 * MIB, 0).unwrap().unwrap().addr, oldest);
 }
+
+#[test]
+fn statistics_of_pools_that_are_gone_are_kept_for_the_last_ones_only() {
+    let device = TestDevice::new(1 << 30);
+    let cache = device.cache("");
+    let (first, last) = (PoolId(0, 1), PoolId(0, 1000));
+    cache.begin_pool(first, Scope::All).unwrap();
+    let kept = take(&cache, 1000, 0);
+    cache.end_pool(first).unwrap();
+    for number in 2..=last.1 {
+        let id = PoolId(0, number);
+        cache.begin_pool(id, Scope::All).unwrap();
+        free(&cache, take(&cache, 1000, 0));
+        cache.end_pool(id).unwrap();
+        cache.release_pool(id).unwrap();
+        cache.empty_cache().unwrap();
+    }
+    let pools = cache.stats().reserved_bytes_by_private_pools;
+    assert!(pools.len() < 100, "{}", pools.len());
+    assert!(pools.iter().any(|(id, stat)| *id == first && stat.all.current > 0), "it has memory");
+    assert!(pools.iter().any(|(id, stat)| *id == last && stat.all.current == 0 && stat.all.peak > 0));
+    free(&cache, kept);
+}

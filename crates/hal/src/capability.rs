@@ -236,6 +236,8 @@ pub struct GraphsLimits {
     pub host_copies: bool,
     /// Nodes can be updated.
     pub update: bool,
+    /// Replays of one graph follow one another by themselves, whatever streams they go to.
+    pub ordered: bool,
 }
 
 /// A node of an explicit graph.
@@ -300,7 +302,8 @@ pub trait Graphs {
     /// `DeviceLost`, `Driver`.
     ///
     /// # Safety
-    /// H1, and what the nodes promised; the replay before has ended or is ordered before this one.
+    /// H1, and what the nodes promised; the replay before has ended or is ordered before this one, by the caller or because the
+    /// graphs are [`ordered`](GraphsLimits::ordered).
     unsafe fn replay(&self, graph: GraphExec, stream: StreamId) -> Result<(), Fault>;
 
     /// Replaces the operation of a node by one of the same form, for later replays.

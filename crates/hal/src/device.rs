@@ -100,7 +100,8 @@ pub unsafe trait Device: Send + Sync {
     /// The native runtime's fault.
     ///
     /// # Safety
-    /// H1; its work has ended (by a mark), and nobody asks for its marks any more.
+    /// H1; its work has ended (by a mark), and nobody asks for its marks any more. Work of an imported stream need not have
+    /// ended if it is nothing but waits for other streams' marks.
     unsafe fn destroy_stream(&self, stream: StreamId) -> Result<(), Fault>;
 
     /// The native stream, for libraries of the vendor (a `CUstream`, a `cl_command_queue`); 0 where there is none.

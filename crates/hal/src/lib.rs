@@ -105,7 +105,8 @@
 //! - **H28** [`Peers`]: a copy between two devices is ordered in the stream that it is enqueued on, as any operation.
 //! - **H29** [`VirtualMemory`]: mapped bytes of a reservation act as one segment; a reservation has stable addresses.
 //! - **H30** [`Gates`]: work after a closed gate does not begin before [`Gates::open`]; opening submits what it held up.
-//! - **H31** [`Graphs`]: a replay is ordered in its stream as one operation; capture is left by `end` or `abort`, and
+//! - **H31** [`Graphs`]: a replay is ordered in its stream as one operation, and where the limits say so behind the replay
+//!   before of the same graph on any stream; capture is left by `end` or `abort`, and
 //!   `abort` always succeeds.
 //! - **H32** [`NativeEvents`], [`Telemetry`], [`Kernels`]: as their methods say.
 

@@ -196,6 +196,8 @@ pub enum Format {
     Msl = 5,
     /// A function of this process.
     HostFn = 6,
+    /// CUDA C++ source, whose functions are declared `extern "C"`.
+    CudaC = 7,
 }
 
 /// One operation, owned: what a recorded list is made of.

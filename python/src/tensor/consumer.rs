@@ -1,8 +1,8 @@
 //! What other libraries on the device are told: in which order they may use our memory, and what it is.
 //!
 //! DLPack's consumer names a stream, and the producer sees to it that work enqueued there from now on finds the data. For
-//! a stream of this runtime, known by its native handle, that is an event between two streams. Another library's can't be
-//! made to wait from here, so the host waits.
+//! a stream of this runtime, known by its native handle, that is an event between two streams, and so it is for another
+//! library's stream of CUDA. Where such a number names what this runtime can't use, or nothing, the host waits.
 
 use super::Tensor;
 use super::copies;
@@ -58,6 +58,7 @@ pub(super) fn hand_over(py: Python<'_>, buffer: &Buffer, order: Order) -> PyResu
     }
     let stream = copies::current(py, buffer.device())?;
     let device = arg(buffer.device());
+    let kind = buffer.device().kind();
     detach(py, || {
         let theirs = match order {
             Order::On(handle) => Runtime::global().stream_from_native(device, handle)?,
@@ -68,7 +69,12 @@ pub(super) fn hand_over(py: Python<'_>, buffer: &Buffer, order: Order) -> PyResu
                 theirs.wait_stream(&stream)?;
                 buffer.record_stream(&theirs)
             }
-            None => stream.synchronize(),
+            None => match order {
+                // SAFETY: the consumer says that it is a stream of the tensor's device, as DLPack has it, which holds it
+                // while it asks for the tensor.
+                Order::On(handle) if kind == Kind::CUDA && unsafe { stream.external_wait(handle) }.is_ok() => Ok(()),
+                _ => stream.synchronize(),
+            },
         }
     })
     .or_raise()

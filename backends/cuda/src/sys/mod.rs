@@ -10,6 +10,7 @@ mod load;
 mod table;
 mod types;
 
-pub use load::{Libraries, Missing, NVML_VARIABLE, VARIABLE, cuda, nvml, nvrtc};
-pub use table::{Cuda, Nvml, Nvrtc, Symbol};
+pub use anyaccel_kit::native::SymbolTable;
+pub use load::{CUDA, NVML, cuda, nvml, nvrtc};
+pub use table::{Cuda, Nvml, Nvrtc};
 pub use types::*;

@@ -1,131 +1,24 @@
-//! The symbols, one line each: since which driver there is one, whether the backend can do without, its name and arguments.
-//!
-//! The line makes the field of the table, its loading, the method that calls it, and its entry in the list that tests
-//! compare with the exports of real libraries. `required` ones that are missing refuse the library; `optional` ones only
-//! what needs them.
+//! The symbols, one line each. Versions are those of CUDA that a driver implements, (11, 8) for what every supported one has.
 
-#![allow(non_snake_case, reason = "methods are named as the exports that they call")]
-#![allow(clippy::too_many_arguments, reason = "the interface's own")]
-
-use super::load::Missing;
 use super::types::*;
 use crate::conv::Failed;
-use libloading::Library;
+use anyaccel_kit::native::FailedCall;
+use anyaccel_kit::symbols;
 use std::ffi::{c_char, c_void};
 
-/// One line of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Symbol {
-    /// The export.
-    pub name: &'static str,
-    /// The first driver (by the version of CUDA that it implements) that has it, if that is later than 11.8.
-    pub since: (u32, u32),
-    /// Whether the library is refused without it.
-    pub required: bool,
+impl FailedCall for Failed {
+    type Code = Code;
+    const SUCCESS: Code = CUDA_SUCCESS;
+    const ABSENT: Code = ABSENT;
+
+    fn new(api: &'static str, code: Code) -> Self {
+        Self { api, code }
+    }
 }
 
-macro_rules! field {
-    (required, $signature:ty) => { $signature };
-    (optional, $signature:ty) => { Option<$signature> };
-}
-
-macro_rules! find {
-    (required, $library:ident, $path:ident, $name:ident) => {
-        // SAFETY: the signature is the published one of this export, as for every line of the table.
-        match unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) } {
-            Ok(symbol) => *symbol,
-            Err(_) => return Err(Missing::Symbol { library: $path.to_owned(), symbol: stringify!($name) }),
-        }
-    };
-    (optional, $library:ident, $path:ident, $name:ident) => {
-        // SAFETY: as above.
-        unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) }.ok().map(|symbol| *symbol)
-    };
-}
-
-macro_rules! present {
-    (required, $field:expr) => {
-        Some($field)
-    };
-    (optional, $field:expr) => {
-        $field
-    };
-}
-
-macro_rules! is_required {
-    (required) => {
-        true
-    };
-    (optional) => {
-        false
-    };
-}
-
-macro_rules! table {
-    (
-        $(#[$doc:meta])* $table:ident;
-        $(($major:literal, $minor:literal) $need:ident $name:ident ( $($arg:ident : $type:ty),* $(,)? );)*
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub struct $table {
-            $($name: field!($need, unsafe extern "system" fn($($type),*) -> Code),)*
-        }
-
-        impl std::fmt::Debug for $table {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($table)).finish_non_exhaustive()
-            }
-        }
-
-        impl $table {
-            /// Every line of the table.
-            pub const SYMBOLS: &'static [Symbol] = &[
-                $(Symbol { name: stringify!($name), since: ($major, $minor), required: is_required!($need) },)*
-            ];
-
-            pub(super) fn find(library: &Library, path: &str) -> Result<Self, Missing> {
-                Ok(Self { $($name: find!($need, library, path, $name),)* })
-            }
-
-            /// Which of [`Self::SYMBOLS`] the library has, in that order.
-            pub fn present(&self) -> Vec<bool> {
-                vec![$(present!($need, self.$name).is_some(),)*]
-            }
-
-            /// Whether the library has that export of the table.
-            pub fn has(&self, name: &str) -> bool {
-                let at = Self::SYMBOLS.iter().position(|symbol| symbol.name == name);
-                at.is_some_and(|at| self.present()[at])
-            }
-
-            $(
-                #[doc = concat!("`", stringify!($name), "`, as the interface documents it.")]
-                ///
-                /// # Errors
-                /// Its code, or [`ABSENT`].
-                ///
-                /// # Safety
-                /// What the interface's documentation asks of its arguments.
-                #[inline]
-                pub unsafe fn $name(&self, $($arg: $type),*) -> Result<(), Failed> {
-                    let Some(function) = present!($need, self.$name) else {
-                        return Err(Failed { api: stringify!($name), code: ABSENT });
-                    };
-                    // SAFETY: the caller keeps what the interface asks; the signature is the published one.
-                    match unsafe { function($($arg),*) } {
-                        CUDA_SUCCESS => Ok(()),
-                        code => Err(Failed { api: stringify!($name), code }),
-                    }
-                }
-            )*
-        }
-    };
-}
-
-table! {
+symbols! {
     /// The CUDA driver, `libcuda.so.1`.
-    Cuda;
+    pub struct Cuda -> Result<(), Failed>;
     (11, 8) required cuInit(flags: u32);
     (11, 8) required cuDriverGetVersion(version: *mut i32);
     (11, 8) required cuDeviceGetCount(count: *mut i32);
@@ -208,9 +101,9 @@ table! {
     (12, 4) optional cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
 }
 
-table! {
+symbols! {
     /// The management library, `libnvidia-ml.so.1`, which answers without starting the driver.
-    Nvml;
+    pub struct Nvml -> Result<(), Failed>;
     (11, 8) required nvmlInit_v2();
     (11, 8) required nvmlShutdown();
     (11, 8) required nvmlSystemGetDriverVersion(version: *mut c_char, len: u32);
@@ -234,9 +127,9 @@ table! {
     (11, 8) optional nvmlDeviceGetMigDeviceHandleByIndex(device: NvmlDevice, index: u32, mig: *mut NvmlDevice);
 }
 
-table! {
+symbols! {
     /// The run-time compiler of CUDA C, `libnvrtc.so`, which is no part of the driver.
-    Nvrtc;
+    pub struct Nvrtc -> Result<(), Failed>;
     (11, 8) required nvrtcVersion(major: *mut i32, minor: *mut i32);
     (11, 8) required nvrtcCreateProgram(program: *mut NvrtcProgram, source: *const c_char, name: *const c_char, headers: i32, texts: *const *const c_char, names: *const *const c_char);
     (11, 8) required nvrtcDestroyProgram(program: *mut NvrtcProgram);
@@ -250,6 +143,7 @@ table! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyaccel_kit::native::SymbolTable;
     use std::collections::HashSet;
 
     /// What the libraries of driver 535 (CUDA 12.2) export.

@@ -5,19 +5,8 @@
 #![allow(non_snake_case, reason = "the interface's own names")]
 #![allow(missing_docs, reason = "the names are the interface's own, its documentation describes them")]
 
+use anyaccel_kit::handles;
 use std::ffi::{c_char, c_void};
-
-macro_rules! handles {
-    ($($name:ident),*) => {$(
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-        #[repr(transparent)]
-        pub struct $name(pub usize);
-
-        impl $name {
-            pub const NULL: Self = Self(0);
-        }
-    )*};
-}
 
 handles!(
     CUcontext,

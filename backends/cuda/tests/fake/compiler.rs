@@ -5,6 +5,7 @@
 
 use crate::Scenario;
 use crate::lab::{Lab, arg};
+use anyaccel::{LaunchArg, Runtime};
 use anyaccel_cuda::{compile, compiler_version};
 use anyaccel_hal::{Arg, FaultKind, Format, Launch};
 use std::env;
@@ -17,6 +18,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("nvrtc_newer_than_the_driver", newer_than_the_driver),
     Scenario::new("nvrtc_tells_lines", lines_are_told),
     Scenario::new("nvrtc_takes_options", options),
+    Scenario::new("nvrtc_behind_the_face", behind_the_face).with(NEWEST),
     Scenario::new("nvrtc_on_several_threads", several_threads),
     Scenario::new("no_compiler_has_a_reason", no_compiler)
         .with(&[("ANYACCEL_NVRTC_LIBRARY", "/nonexistent/libnvrtc.so")]),
@@ -141,7 +143,36 @@ fn several_threads() {
     });
 }
 
+/// Source is a program like any other.
+fn behind_the_face() {
+    let Some(_version) = installed() else { return };
+    let runtime = Runtime::builder().backend("cuda").build().expect("a runtime");
+    let formats = runtime.kernel_formats(()).expect("formats");
+    assert_eq!(formats.last(), Some(&Format::CudaC), "{formats:?}");
+    let load = |source: &str, entry: &str| {
+        // SAFETY: launched below with the arguments that it expects.
+        unsafe { runtime.load_kernel((), Format::CudaC, source.as_bytes(), entry) }
+    };
+    let source = SOURCE.replace("STEP", "1");
+    let kernel = load(&source, "increment").expect("a kernel");
+    let (stream, buffer) = (runtime.current_stream(()).expect("a stream"), runtime.zeros(4000).expect("memory"));
+    let args = [LaunchArg::Buffer(buffer.all()), LaunchArg::Bytes(&1000_u32.to_le_bytes())];
+    // SAFETY: as above.
+    unsafe { stream.launch(&kernel, Launch::linear(4, 256), &args) }.expect("a launch");
+    assert_eq!(buffer.to_vec().expect("bytes"), [1, 0, 0, 0].repeat(1000));
+    let broken = load(&source.replace("words[at]", "word[at]"), "increment").expect_err("it does not compile");
+    assert!(broken.to_string().contains("kernel.cu(5)"), "{broken}");
+    let missing = load(&source, "decrement").expect_err("it has no such function");
+    assert!(missing.to_string().contains("decrement"), "{missing}");
+}
+
 fn no_compiler() {
+    let runtime = Runtime::builder().backend("cuda").build().expect("a runtime");
+    assert_eq!(runtime.kernel_formats(()).expect("formats"), [Format::Cubin, Format::Ptx]);
+    // SAFETY: nothing is loaded.
+    let refused = unsafe { runtime.load_kernel((), Format::CudaC, SOURCE.as_bytes(), "increment") };
+    let refused = refused.expect_err("there is none").to_string();
+    assert!(refused.contains("/nonexistent/libnvrtc.so"), "{refused}");
     for fault in [compile(SOURCE, &[]).map(drop), compiler_version().map(drop)] {
         let fault = fault.expect_err("there is none");
         assert_eq!(fault.kind, FaultKind::Unsupported);

@@ -1,7 +1,7 @@
 //! Native captures, and what captures of others forbid.
 
 use crate::Scenario;
-use crate::lab::{Lab, arg, control, eventually};
+use crate::lab::{Lab, arg, calls, control, eventually};
 use anyaccel::{GraphOptions, Runtime};
 use anyaccel_hal::{Arg, CaptureMode, FaultKind, Format, GraphNode, HostFn, HostStatus, Launch, Mark, Op, Written};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,6 +13,9 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("what_breaks_a_capture_ends_it", broken),
     Scenario::new("memory_comes_and_goes_beside_any_capture", beside_a_capture),
     Scenario::new("functions_in_a_capture_run_at_each_replay", functions_in_a_capture),
+    Scenario::new("a_replay_is_one_call", a_replay_is_one_call),
+    Scenario::new("replays_on_several_streams_are_ordered_by_the_driver", replays_on_several_streams),
+    Scenario::new("a_graph_goes_behind_its_last_replay", goes_behind_its_replay),
     Scenario::new("the_driver_draws_its_graphs", drawn),
     Scenario::new("functions_are_replaced_for_later_replays", functions_replaced),
     Scenario::new("functions_of_replays_that_can_not_end_are_cancelled", functions_cancelled),
@@ -292,4 +295,106 @@ fn functions_cancelled() {
         graphs.destroy(graph);
     }
     eventually("the functions go with their graph", || Arc::strong_count(&log) == 1);
+}
+
+fn count(name: &str) -> usize {
+    calls().iter().filter(|call| *call == name).count()
+}
+
+/// A runtime, a stream, and a graph that adds up: each replay copies what it left one byte further.
+fn moving() -> (Runtime, anyaccel::Stream, anyaccel::Buffer, anyaccel::Graph) {
+    let runtime = Runtime::builder().backend("cuda").build().expect("a runtime");
+    let stream = runtime.stream(()).expect("a stream");
+    let (buffer, aside) = (runtime.zeros(256).expect("memory"), runtime.zeros(255).expect("memory"));
+    runtime.synchronize(()).expect("an end");
+    stream.fill(&buffer.slice(..1).expect("a part"), &[1]).expect("a fill");
+    let graph = runtime.graph(GraphOptions::default());
+    let current = stream.enter().expect("a current stream");
+    let step = || {
+        stream.copy(&aside.all(), &buffer.slice(..255).expect("a part"))?;
+        stream.copy(&buffer.slice(1..).expect("a part"), &aside.all())
+    };
+    graph.capture(step).expect("a graph");
+    drop(current);
+    (runtime, stream, buffer, graph)
+}
+
+fn a_replay_is_one_call() {
+    let (_runtime, stream, buffer, graph) = moving();
+    let current = stream.enter().expect("a current stream");
+    graph.replay().expect("a replay");
+    let before = calls();
+    for _ in 0..9 {
+        graph.replay().expect("a replay");
+    }
+    let around = |call: &str| call.starts_with("cuCtx") || call == "cuGraphLaunch";
+    let other: Vec<String> = calls().into_iter().skip(before.len()).filter(|call| !around(call)).collect();
+    assert_eq!(other, Vec::<String>::new());
+    assert_eq!(count("cuGraphLaunch"), 10);
+    drop(current);
+    stream.synchronize().expect("an end");
+    let seen = buffer.to_vec().expect("bytes");
+    assert!(seen[..11].iter().all(|&byte| byte == 1) && seen[11..].iter().all(|&byte| byte == 0), "{seen:?}");
+}
+
+fn replays_on_several_streams() {
+    let (runtime, stream, buffer, graph) = moving();
+    let others: Vec<anyaccel::Stream> = (0..3).map(|_| runtime.stream(()).expect("a stream")).collect();
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    // The first replay is held up, and what comes behind it in its stream for longer.
+    let held = Arc::new(Mutex::new(wait));
+    let (one, two) = (held.clone(), held);
+    let block = move |held: &Mutex<std::sync::mpsc::Receiver<()>>| {
+        let _told = held.lock().map(|wait| wait.recv());
+    };
+    stream.host_fn(move || block(&one)).expect("a function");
+    let replay = |on: &anyaccel::Stream| {
+        let _current = on.enter().expect("a current stream");
+        graph.replay().expect("a replay");
+    };
+    replay(&stream);
+    stream.host_fn(move || block(&two)).expect("a function");
+    others.iter().for_each(replay);
+    assert!(!others[2].query().expect("an answer"), "the first replay is held up");
+    release.send(()).expect("a release");
+    // Later work of the first stream is not waited for.
+    others[2].synchronize().expect("an end");
+    assert!(!stream.query().expect("an answer"));
+    release.send(()).expect("a release");
+    runtime.synchronize(()).expect("an end");
+    let seen = buffer.to_vec().expect("bytes");
+    assert!(seen[..5].iter().all(|&byte| byte == 1) && seen[5..].iter().all(|&byte| byte == 0), "{seen:?}");
+}
+
+/// Nothing tells yet where a replay ends when its graph is dropped, here or in a function of the host.
+fn goes_behind_its_replay() {
+    let (runtime, stream, buffer, graph) = moving();
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    stream
+        .host_fn(move || {
+            let _told = wait.recv();
+        })
+        .expect("a function");
+    let current = stream.enter().expect("a current stream");
+    graph.replay().expect("a replay");
+    drop((current, graph));
+    assert_eq!(count("cuGraphExecDestroy"), 0, "its replay has not begun");
+    release.send(()).expect("a release");
+    stream.synchronize().expect("an end");
+    eventually("it goes", || {
+        runtime.empty_cache().expect("memory goes back");
+        count("cuGraphExecDestroy") == 1
+    });
+    assert_eq!(buffer.to_vec().expect("bytes")[..3], [1, 1, 0]);
+
+    let (again, other, _bytes, graph) = moving();
+    let current = other.enter().expect("a current stream");
+    graph.replay().expect("a replay");
+    drop(current);
+    other.host_fn(move || drop(graph)).expect("a function");
+    other.synchronize().expect("an end");
+    eventually("it goes", || {
+        again.empty_cache().expect("memory goes back");
+        count("cuGraphExecDestroy") == 2
+    });
 }

@@ -1,5 +1,7 @@
 //! Beside other users of the driver: contexts, native names, events of several processes.
 
+mod ends;
+
 use crate::Scenario;
 use crate::lab::{Lab, calls, eventually};
 use anyaccel_cuda::sys::{self, CUcontext, CUstream};
@@ -13,6 +15,12 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("a_stream_of_somebody_else", borrowed_stream),
     Scenario::new("an_event_of_several_processes", interprocess),
     Scenario::new("registered_memory", registered),
+    Scenario::new("a_driver_ends_beside_work_of_others", ends::beside_others),
+    Scenario::new("a_runtime_ends_beside_work_of_others", ends::a_runtime),
+    Scenario::new("a_driver_ends_with_work_of_its_own", ends::with_work),
+    Scenario::new("memory_comes_back_behind_work_of_others", ends::memory_comes_back),
+    Scenario::new("mappings_come_back_behind_work_of_others", ends::mappings_come_back),
+    Scenario::new("the_process_exits_beside_work_of_others", ends::exit).with(&[("ANYACCEL_FAKE_CUDA_LATE", "abort")]),
     Scenario::new("memory_in_stream_order", in_stream_order).with(&[("ANYACCEL_CUDA_ALLOC", "async")]),
 ];
 

@@ -169,7 +169,7 @@ fn same_form(old: &Task, new: &Task) -> bool {
 
 impl Graphs for HostDevice {
     fn limits(&self) -> GraphsLimits {
-        GraphsLimits { capture: false, list: true, host_calls: true, host_copies: true, update: true }
+        GraphsLimits { capture: false, list: true, host_calls: true, host_copies: true, update: true, ordered: false }
     }
 
     unsafe fn begin(&self, _: StreamId, _: CaptureMode) -> Result<CaptureId, Fault> {

@@ -1,6 +1,6 @@
 //! The baseline: OpenCL's own calls and nothing else, with memory in the same form.
 
-use crate::sys::{self, Api, Buffers09, Buffers10, Library, Raw, Usm};
+use crate::sys::{self, Api, Buffers09, Buffers10, Library, Raw, SymbolTable, Usm};
 use crate::{BATCH, SET, SMALL, mean};
 use anyaccel_opencl::Addressing;
 use std::ffi::{CStr, CString, c_void};

@@ -18,8 +18,9 @@ mod constants;
 mod load;
 mod table;
 
+pub(crate) use anyaccel_kit::native::{Missing, SymbolTable};
 pub(crate) use constants::*;
-pub(crate) use load::{Absent, Library, library_name};
+pub(crate) use load::Library;
 pub(crate) use table::{Api, Buffers09, Buffers10, DeviceAddress, Usm};
 
 use std::ffi::c_void;

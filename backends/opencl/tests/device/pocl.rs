@@ -1,7 +1,7 @@
 //! Bugs of drivers that this backend goes around, each shown with nothing but OpenCL's own calls. A test tells whether the
 //! driver has the bug; it fails only if the bare calls fail, as a driver without the bug is welcome.
 
-use crate::sys::{self, Api, Buffers09, Library, Raw};
+use crate::sys::{self, Api, Buffers09, Library, Raw, SymbolTable};
 use std::ffi::{CStr, c_void};
 use std::ptr;
 

@@ -2,7 +2,7 @@
 
 use super::nodes::{NODES, Node, forbidden, nodes};
 use super::{Blind, HIERARCHY, Look, MASK, ORDER, SYSMAN, Settings, starts_alone};
-use crate::sys::{self, Libraries, Loader, Missing};
+use crate::sys::{self, LOADER, Loader, Missing};
 use anyaccel_hal::{Absence, Check, Layer, Verdict};
 use std::env;
 
@@ -39,7 +39,7 @@ fn checks_with(
         Err(missing) => {
             let found = format!("{missing}; it comes with Intel's driver, or as the package libze1");
             let rest = [Layer::Version, Layer::DeviceNodes, Layer::Permissions, Layer::Mask, Layer::Probe];
-            let first = check(Layer::Library, Verdict::Fail, Libraries::ZE[0], found);
+            let first = check(Layer::Library, Verdict::Fail, LOADER.names()[0], found);
             return std::iter::once(first).chain(rest.map(skipped)).collect();
         }
     };
@@ -167,7 +167,8 @@ mod tests {
     }
 
     fn no_loader() -> Result<&'static Loader, Missing> {
-        Err(Missing::Library { library: "libze_loader.so.1".into(), reason: "No such file".into() })
+        let (library, reason) = ("libze_loader.so.1".to_owned(), "No such file".to_owned());
+        Err(Missing::Library { library, reason, variable: LOADER.variable() })
     }
 
     #[test]

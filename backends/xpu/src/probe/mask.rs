@@ -3,13 +3,14 @@
 //! As the specification describes it and Intel's driver behaves: items are parted by commas. An item is the number of a device of
 //! its driver, or of a device and of one of its tiles (`0.1`). Numbers are read like C's `strtoul` with base 0: `0x1` and `01` are
 //! 1, and so is `1gpu`. What names nothing is passed over, what is named twice counts once, and the order of the items means
-//! nothing: devices keep the driver's order. No text, or the text `default`, hides nothing.
+//! nothing: devices keep the driver's order. A comma may end the list, and a point an item. No text, or the text `default`,
+//! hides nothing.
 //!
 //! What the numbers count depends on the [`Hierarchy`]. Where tiles are devices they count those, and an item with a tile
 //! names nothing. Where cards are, a card of which one tile is left is that tile.
 //!
-//! An item that begins with no number ends Intel's driver with an exception that nobody catches, so here it is an error,
-//! which keeps the driver from being started.
+//! An item that begins with no number, or has more than three of them, ends one or another version of Intel's driver, with an
+//! exception that nobody catches. So here it is an error, which keeps the driver from being started.
 
 use std::fmt;
 
@@ -71,6 +72,8 @@ pub enum Why {
     NoNumber,
     /// The number has no place in 64 bits.
     TooLarge,
+    /// More than a device, a tile and a part of it.
+    TooDeep,
 }
 
 impl fmt::Display for Junk {
@@ -78,6 +81,7 @@ impl fmt::Display for Junk {
         let why = match self.why {
             Why::NoNumber => "does not begin with a number",
             Why::TooLarge => "is too large a number",
+            Why::TooDeep => "has more than three numbers",
         };
         write!(f, "{:?} {why}", self.item)
     }
@@ -166,7 +170,8 @@ fn flat(counts: &[u32], number: u32) -> Option<(usize, u64)> {
 
 /// The numbers of an item. A point may end it.
 fn numbers(item: &str) -> Result<Vec<u32>, Why> {
-    item.strip_suffix('.').unwrap_or(item).split('.').map(number).collect()
+    let numbers: Vec<u32> = item.strip_suffix('.').unwrap_or(item).split('.').map(number).collect::<Result<_, _>>()?;
+    if numbers.len() > 3 { Err(Why::TooDeep) } else { Ok(numbers) }
 }
 
 /// The number that a text begins with, in the lower 32 bits of C's `strtoul` with base 0.

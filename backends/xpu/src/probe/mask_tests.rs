@@ -108,6 +108,7 @@ fn junk_is_an_error_that_names_it() {
         ("0..1", "0..1", Why::NoNumber),
         ("-", "-", Why::NoNumber),
         ("0,18446744073709551616", "18446744073709551616", Why::TooLarge),
+        ("1,0.1.0.0", "0.1.0.0", Why::TooDeep),
     ] {
         for hierarchy in ALL {
             let junk = Junk { item: item.to_owned(), why };

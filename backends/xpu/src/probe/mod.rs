@@ -32,11 +32,10 @@ mod nodes;
 use crate::conv::Failed;
 use crate::sys::{self, *};
 use anyaccel_hal::{Absence, Check, DeviceInfo, Fault, Layer, PciAddress, Probe, Uuid};
+use anyaccel_kit::Published;
 use inventory::{Inventory, Unit};
 use mask::{Hierarchy, Pick, Visible, discrete_first, visible};
 use std::env;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Hides devices.
 pub const MASK: &str = "ZE_AFFINITY_MASK";
@@ -122,36 +121,12 @@ pub struct Look<'a> {
     idle: Vec<String>,
 }
 
-static INVENTORY: AtomicPtr<Inventory> = AtomicPtr::new(ptr::null_mut());
-static FROZEN: AtomicPtr<Settings> = AtomicPtr::new(ptr::null_mut());
-
-/// What was published, if something was.
-fn published<T>(pointer: &'static AtomicPtr<T>) -> Option<&'static T> {
-    // SAFETY: null, or a value that was leaked by `publish` and is never freed.
-    unsafe { pointer.load(Ordering::Acquire).as_ref() }
-}
-
-/// Publishes a value unless there is one; what is published then.
-fn publish<T>(pointer: &'static AtomicPtr<T>, value: T) -> &'static T {
-    let ours = Box::into_raw(Box::new(value));
-    match pointer.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now, and never freed since it was published.
-        Ok(_) => unsafe { &*ours },
-        Err(theirs) => {
-            // SAFETY: made above and seen by nobody else.
-            drop(unsafe { Box::from_raw(ours) });
-            // SAFETY: published by another thread, leaked as above.
-            unsafe { &*theirs }
-        }
-    }
-}
+static INVENTORY: Published<Inventory> = Published::new();
+static FROZEN: Published<Settings> = Published::new();
 
 /// The cards, read by the first look.
 fn inventory(zes: &Zes) -> Result<&'static Inventory, Failed> {
-    match published(&INVENTORY) {
-        Some(inventory) => Ok(inventory),
-        None => Ok(publish(&INVENTORY, Inventory::read(zes)?)),
-    }
+    INVENTORY.get_or_make(|| Inventory::read(zes))
 }
 
 /// Looks, and says what is missing if something is.
@@ -159,7 +134,7 @@ fn inventory(zes: &Zes) -> Result<&'static Inventory, Failed> {
 /// # Errors
 /// Why nothing is seen.
 pub fn look() -> Result<Look<'static>, Blind> {
-    let loader = sys::loader().map_err(|missing| Blind::Absent(absent(&missing)))?;
+    let loader = sys::loader().map_err(|missing| Blind::Absent(missing.absence()))?;
     let settings = Settings::now();
     // A mask that can't be read would end the driver, and the process with it.
     settings.visible(&[]).map_err(Blind::Absent)?;
@@ -197,8 +172,8 @@ pub fn prepare() -> Result<bool, Fault> {
         }
         Err(Blind::Absent(_) | Blind::Runtime) => sys::loader().is_ok(),
     };
-    if some && published(&FROZEN).is_none() {
-        publish(&FROZEN, Settings::now());
+    if some && FROZEN.get().is_none() {
+        FROZEN.publish(Settings::now());
     }
     Ok(some)
 }
@@ -222,7 +197,7 @@ pub(crate) fn counted(runtime: Result<usize, Fault>) -> Probe {
 
 /// The layers for the doctor. `started` is how many devices a started runtime has.
 pub fn checks(started: Option<usize>) -> Vec<Check> {
-    let frozen = started.map(|devices| doctor::Frozen { devices, settings: published(&FROZEN) });
+    let frozen = started.map(|devices| doctor::Frozen { devices, settings: FROZEN.get() });
     doctor::checks(frozen, &look())
 }
 
@@ -235,14 +210,6 @@ pub(crate) fn old_style() -> bool {
 pub(crate) fn join(uuid: Option<Uuid>, pci: Option<PciAddress>, tile: Option<u32>) -> Option<Unit> {
     let loader = sys::loader().ok().filter(|loader| starts_alone(loader))?;
     inventory(&loader.zes).ok()?.find(uuid, pci, tile)
-}
-
-fn absent(missing: &Missing) -> Absence {
-    let (subject, found) = match missing {
-        Missing::Library { library, reason } => (library.clone(), reason.clone()),
-        Missing::Symbol { library, symbol } => (library.clone(), format!("a library without {symbol}")),
-    };
-    Absence::Missing { layer: Layer::Library, subject, found }
 }
 
 impl<'a> Look<'a> {

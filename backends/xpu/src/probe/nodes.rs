@@ -60,7 +60,7 @@ fn nodes_of(root: &Path) -> Vec<Node> {
 /// driver that may need none.
 pub(crate) fn nowhere() -> Option<Absence> {
     let named = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    if cfg!(not(target_os = "linux")) || named(VARIABLE) || named(DRIVERS) || !nodes().is_empty() {
+    if cfg!(not(target_os = "linux")) || named(LOADER.variable()) || named(DRIVERS) || !nodes().is_empty() {
         return None;
     }
     Some(missing(Layer::DeviceNodes, NODES, "none of Intel's"))

@@ -3,13 +3,14 @@
 //! They are the driver's own, so they take the driver's handles: a loader with several drivers hands out others, which
 //! [`Ze::native_driver`] and its like translate.
 
-#![allow(non_snake_case, reason = "methods are named as the functions that they call")]
-
-use super::codes::{ABSENT, Code, ZE_RESULT_SUCCESS};
+use super::codes::ABSENT;
 use super::table::Ze;
 use super::types::*;
 use crate::conv::Failed;
-use std::ffi::c_void;
+use anyaccel_kit::native::SymbolTable;
+use anyaccel_kit::symbols;
+use std::ffi::{CStr, c_void};
+use std::ptr;
 
 macro_rules! translations {
     ($($(#[$doc:meta])* $name:ident: $type:ident = $kind:literal;)*) => {
@@ -39,105 +40,54 @@ translations! {
     native_list: ZeCommandList = 4;
 }
 
-macro_rules! extensions {
-    ($($name:ident ( $($arg:ident : $type:ty),* $(,)? );)*) => {
-        /// What a driver has beside the published interface, each `None` where it has it not.
-        #[derive(Clone, Copy, Default)]
-        pub struct Extensions {
-            $($name: Option<unsafe extern "system" fn($($type),*) -> Code>,)*
-        }
-
-        impl std::fmt::Debug for Extensions {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut list = f.debug_list();
-                $(if self.$name.is_some() { list.entry(&stringify!($name)); })*
-                list.finish()
-            }
-        }
-
-        impl Extensions {
-            /// Names of them all.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
-
-            /// Asks a driver.
-            pub fn of(ze: &Ze, driver: ZeDriver) -> Self {
-                let address = |name: &str| {
-                    let mut address: *mut c_void = std::ptr::null_mut();
-                    // SAFETY: a live driver, a C string, a valid place for the answer.
-                    let asked = unsafe {
-                        ze.zeDriverGetExtensionFunctionAddress(driver, name.as_ptr().cast(), &raw mut address)
-                    };
-                    asked.ok().map(|()| address).filter(|address| !address.is_null())
-                };
-                Self {
-                    $($name: address(concat!(stringify!($name), "\0")).map(|address| {
-                        // SAFETY: the driver's function of that name has that signature.
-                        unsafe {
-                            std::mem::transmute::<*mut c_void, unsafe extern "system" fn($($type),*) -> Code>(address)
-                        }
-                    }),)*
-                }
-            }
-
-            /// Whether the driver has the function of that name.
-            pub fn has(&self, name: &str) -> bool {
-                $(if name == stringify!($name) { return self.$name.is_some(); })*
-                false
-            }
-
-            $(
-                #[doc = concat!("`", stringify!($name), "`, as the driver's documentation has it.")]
-                ///
-                /// # Errors
-                /// Its code, or [`ABSENT`].
-                ///
-                /// # Safety
-                /// What that documentation asks of its arguments.
-                #[inline]
-                pub unsafe fn $name(&self, $($arg: $type),*) -> Result<(), Failed> {
-                    let Some(function) = self.$name else {
-                        return Err(Failed { api: stringify!($name), code: ABSENT });
-                    };
-                    // SAFETY: as this function's caller promises.
-                    match unsafe { function($($arg),*) } {
-                        ZE_RESULT_SUCCESS => Ok(()),
-                        code => Err(Failed { api: stringify!($name), code }),
-                    }
-                }
-            )*
-        }
-    };
+symbols! {
+    /// What a driver has beside the published interface, which no version of that has.
+    pub struct Extensions -> Result<(), Failed>;
+    (0, 0) optional zexDriverImportExternalPointer(driver: ZeDriver, pointer: *mut c_void, size: usize);
+    (0, 0) optional zexDriverReleaseImportedPointer(driver: ZeDriver, pointer: *mut c_void);
+    (0, 0) optional zeGraphCreateExp(context: ZeContext, graph: *mut ZeGraph, next: *const c_void);
+    (0, 0) optional zeGraphCreateExt(context: ZeContext, next: *const c_void, graph: *mut ZeGraph);
+    (0, 0) optional zeCommandListBeginCaptureIntoGraphExp(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
+    (0, 0) optional zeCommandListBeginCaptureIntoGraphExt(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
+    (0, 0) optional zeCommandListEndGraphCaptureExp(list: ZeCommandList, graph: *mut ZeGraph, next: *const c_void);
+    (0, 0) optional zeCommandListEndGraphCaptureExt(list: ZeCommandList, next: *const c_void, graph: *mut ZeGraph);
+    (0, 0) optional zeCommandListInstantiateGraphExp(graph: ZeGraph, executable: *mut ZeExecutableGraph, next: *const c_void);
+    (0, 0) optional zeGraphInstantiateExt(graph: ZeGraph, next: *const c_void, executable: *mut ZeExecutableGraph);
+    (0, 0) optional zeCommandListAppendGraphExp(
+        list: ZeCommandList,
+        graph: ZeExecutableGraph,
+        next: *const c_void,
+        signal: ZeEvent,
+        waits: u32,
+        events: *mut ZeEvent,
+    );
+    (0, 0) optional zeCommandListAppendGraphExt(
+        list: ZeCommandList,
+        graph: ZeExecutableGraph,
+        next: *const c_void,
+        signal: ZeEvent,
+        waits: u32,
+        events: *mut ZeEvent,
+    );
+    (0, 0) optional zeGraphDestroyExp(graph: ZeGraph);
+    (0, 0) optional zeGraphDestroyExt(graph: ZeGraph);
+    (0, 0) optional zeExecutableGraphDestroyExp(graph: ZeExecutableGraph);
+    (0, 0) optional zeExecutableGraphDestroyExt(graph: ZeExecutableGraph);
 }
 
-extensions! {
-    zexDriverImportExternalPointer(driver: ZeDriver, pointer: *mut c_void, size: usize);
-    zexDriverReleaseImportedPointer(driver: ZeDriver, pointer: *mut c_void);
-    zeGraphCreateExp(context: ZeContext, graph: *mut ZeGraph, next: *const c_void);
-    zeGraphCreateExt(context: ZeContext, next: *const c_void, graph: *mut ZeGraph);
-    zeCommandListBeginCaptureIntoGraphExp(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
-    zeCommandListBeginCaptureIntoGraphExt(list: ZeCommandList, graph: ZeGraph, next: *const c_void);
-    zeCommandListEndGraphCaptureExp(list: ZeCommandList, graph: *mut ZeGraph, next: *const c_void);
-    zeCommandListEndGraphCaptureExt(list: ZeCommandList, next: *const c_void, graph: *mut ZeGraph);
-    zeCommandListInstantiateGraphExp(graph: ZeGraph, executable: *mut ZeExecutableGraph, next: *const c_void);
-    zeGraphInstantiateExt(graph: ZeGraph, next: *const c_void, executable: *mut ZeExecutableGraph);
-    zeCommandListAppendGraphExp(
-        list: ZeCommandList,
-        graph: ZeExecutableGraph,
-        next: *const c_void,
-        signal: ZeEvent,
-        waits: u32,
-        events: *mut ZeEvent,
-    );
-    zeCommandListAppendGraphExt(
-        list: ZeCommandList,
-        graph: ZeExecutableGraph,
-        next: *const c_void,
-        signal: ZeEvent,
-        waits: u32,
-        events: *mut ZeEvent,
-    );
-    zeGraphDestroyExp(graph: ZeGraph);
-    zeGraphDestroyExt(graph: ZeGraph);
-    zeExecutableGraphDestroyExp(graph: ZeExecutableGraph);
-    zeExecutableGraphDestroyExt(graph: ZeExecutableGraph);
+impl Extensions {
+    /// Asks a driver.
+    ///
+    /// # Errors
+    /// None while every line is optional.
+    pub(crate) fn of(ze: &Ze, driver: ZeDriver) -> Result<Self, Failed> {
+        let address = |name: &CStr| {
+            let mut address = ptr::null_mut();
+            // SAFETY: a live driver, a C string, a valid place for the answer.
+            let asked = unsafe { ze.zeDriverGetExtensionFunctionAddress(driver, name.as_ptr(), &raw mut address) };
+            asked.map_or(ptr::null_mut(), |()| address)
+        };
+        // SAFETY: N2: the driver's functions of these names have these signatures.
+        unsafe { Self::load(&address) }.map_err(|symbol| Failed { api: symbol.name, code: ABSENT })
+    }
 }

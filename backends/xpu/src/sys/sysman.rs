@@ -2,7 +2,8 @@
 
 #![allow(missing_docs, reason = "the names are the interface's own, its documentation describes them")]
 
-use super::types::{Layout, ZeDeviceProperties, constants, handles, structs};
+use super::types::{Layout, ZeDeviceProperties, constants, structs};
+use anyaccel_kit::handles;
 use std::ffi::{c_char, c_void};
 use std::ptr;
 

@@ -1,142 +1,26 @@
-//! The symbols, one line each: since which version of the interface there is one, whether the backend can do without, its name
-//! and arguments.
-//!
-//! The line makes the field of the table, its loading, the method that calls it, and its entry in the list that tests
-//! compare with the published headers. `required` ones that are missing refuse the library; `optional` ones only what needs
-//! them.
-
-#![allow(non_snake_case, reason = "methods are named as the exports that they call")]
-#![allow(clippy::too_many_arguments, reason = "the interface's own")]
+//! The symbols, one line each. Versions are those of the interface.
 
 use super::codes::{ABSENT, Code, ZE_RESULT_SUCCESS};
-use super::load::Missing;
 use super::sysman::*;
 use super::types::*;
 use crate::conv::Failed;
-use libloading::Library;
+use anyaccel_kit::native::FailedCall;
+use anyaccel_kit::symbols;
 use std::ffi::{c_char, c_void};
 
-/// One line of a table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Symbol {
-    /// The export.
-    pub name: &'static str,
-    /// The first version of the interface that has it.
-    pub since: (u32, u32),
-    /// Whether the library is refused without it.
-    pub required: bool,
-    /// Sizes of its arguments.
-    pub args: &'static [usize],
+impl FailedCall for Failed {
+    type Code = Code;
+    const SUCCESS: Code = ZE_RESULT_SUCCESS;
+    const ABSENT: Code = ABSENT;
+
+    fn new(api: &'static str, code: Code) -> Self {
+        Self { api, code }
+    }
 }
 
-macro_rules! field {
-    (required, $signature:ty) => { $signature };
-    (optional, $signature:ty) => { Option<$signature> };
-}
-
-macro_rules! find {
-    (required, $library:ident, $path:ident, $name:ident) => {
-        // SAFETY: the signature is the published one of this export, as for every line of the table.
-        match unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) } {
-            Ok(symbol) => *symbol,
-            Err(_) => return Err(Missing::Symbol { library: $path.to_owned(), symbol: stringify!($name) }),
-        }
-    };
-    (optional, $library:ident, $path:ident, $name:ident) => {
-        // SAFETY: as above.
-        unsafe { $library.get(concat!(stringify!($name), "\0").as_bytes()) }.ok().map(|symbol| *symbol)
-    };
-}
-
-macro_rules! present {
-    (required, $field:expr) => {
-        Some($field)
-    };
-    (optional, $field:expr) => {
-        $field
-    };
-}
-
-macro_rules! is_required {
-    (required) => {
-        true
-    };
-    (optional) => {
-        false
-    };
-}
-
-macro_rules! table {
-    (
-        $(#[$doc:meta])* $table:ident;
-        $(($major:literal, $minor:literal) $need:ident $name:ident ( $($arg:ident : $type:ty),* $(,)? );)*
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy)]
-        pub struct $table {
-            $($name: field!($need, unsafe extern "system" fn($($type),*) -> Code),)*
-        }
-
-        impl std::fmt::Debug for $table {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($table)).finish_non_exhaustive()
-            }
-        }
-
-        impl $table {
-            /// Every line of the table.
-            pub const SYMBOLS: &'static [Symbol] = &[
-                $(Symbol {
-                    name: stringify!($name),
-                    since: ($major, $minor),
-                    required: is_required!($need),
-                    args: &[$(size_of::<$type>()),*],
-                },)*
-            ];
-
-            pub(super) fn find(library: &Library, path: &str) -> Result<Self, Missing> {
-                let _ = path;
-                Ok(Self { $($name: find!($need, library, path, $name),)* })
-            }
-
-            /// Which of [`Self::SYMBOLS`] the library has, in that order.
-            pub fn present(&self) -> Vec<bool> {
-                vec![$(present!($need, self.$name).is_some(),)*]
-            }
-
-            /// Whether the library has that export of the table.
-            pub fn has(&self, name: &str) -> bool {
-                let at = Self::SYMBOLS.iter().position(|symbol| symbol.name == name);
-                at.is_some_and(|at| self.present()[at])
-            }
-
-            $(
-                #[doc = concat!("`", stringify!($name), "`, as the interface documents it.")]
-                ///
-                /// # Errors
-                /// Its code, or [`ABSENT`].
-                ///
-                /// # Safety
-                /// What the interface's documentation asks of its arguments.
-                #[inline]
-                pub unsafe fn $name(&self, $($arg: $type),*) -> Result<(), Failed> {
-                    let Some(function) = present!($need, self.$name) else {
-                        return Err(Failed { api: stringify!($name), code: ABSENT });
-                    };
-                    // SAFETY: the caller keeps what the interface asks; the signature is the published one.
-                    match unsafe { function($($arg),*) } {
-                        ZE_RESULT_SUCCESS => Ok(()),
-                        code => Err(Failed { api: stringify!($name), code }),
-                    }
-                }
-            )*
-        }
-    };
-}
-
-table! {
+symbols! {
     /// The compute side of the Level Zero loader, `libze_loader.so.1`.
-    Ze;
+    pub struct Ze -> Result<(), Failed>;
     (1, 0) required zeInit(flags: u32);
     (1, 10) optional zeInitDrivers(count: *mut u32, drivers: *mut ZeDriver, desc: *mut ZeInitDriverTypeDesc);
     (1, 0) required zeDriverGet(count: *mut u32, drivers: *mut ZeDriver);
@@ -299,9 +183,9 @@ table! {
     (1, 0) required zeKernelSetArgumentValue(kernel: ZeKernel, index: u32, size: usize, value: *const c_void);
 }
 
-table! {
+symbols! {
     /// Sysman, the management side of the same library.
-    Zes;
+    pub struct Zes -> Result<(), Failed>;
     (1, 5) optional zesInit(flags: u32);
     (1, 5) optional zesDriverGet(count: *mut u32, drivers: *mut ZesDriver);
     (1, 5) optional zesDeviceGet(driver: ZesDriver, count: *mut u32, devices: *mut ZesDevice);
@@ -333,6 +217,7 @@ table! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyaccel_kit::native::SymbolTable;
     use std::collections::HashSet;
 
     #[test]

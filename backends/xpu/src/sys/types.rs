@@ -5,22 +5,9 @@
 
 #![allow(missing_docs, reason = "the names are the interface's own, its documentation describes them")]
 
+use anyaccel_kit::handles;
 use std::ffi::{c_char, c_void};
 use std::ptr;
-
-macro_rules! handles {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-        #[repr(transparent)]
-        pub struct $name(pub usize);
-
-        impl $name {
-            pub const NULL: Self = Self(0);
-        }
-    )*};
-}
-pub(super) use handles;
 
 handles!(
     ZeDriver,

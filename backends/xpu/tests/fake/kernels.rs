@@ -31,7 +31,7 @@ fn runs() {
     let stream = lab.stream();
     let place = lab.memory(1000);
     lab.fill(stream, place, 0, 1000).expect("a fill");
-    let kernel = lab.load(fill_pattern(), "fill_pattern").expect("a kernel");
+    let kernel = lab.load(Format::SpirV, fill_pattern(), "fill_pattern").expect("a kernel");
     let (offset, params) = (100_u64.to_ne_bytes(), params(7, 50));
     let args = [arg(place, 1000), Arg::Bytes(&offset), Arg::Bytes(&params)];
     lab.launch(stream, kernel, Launch::linear(2, 32), &args).expect("a launch");
@@ -45,15 +45,15 @@ fn does_not_build() {
     // The code ends in the middle of an instruction.
     let code = fill_pattern();
     let cut = &code[..code.len() / 8 * 4];
-    let fault = lab.load(cut, "fill_pattern").expect_err("it can't be built");
+    let fault = lab.load(Format::SpirV, cut, "fill_pattern").expect_err("it can't be built");
     assert_eq!((fault.kind, fault.api, fault.code), (FaultKind::Invalid, "zeModuleCreate", 0x7000_0004));
     let note = fault.note.expect("the log");
     assert!(note.contains("error"), "{note}");
-    let fault = lab.load(code, "no_such_kernel").expect_err("it has no such kernel");
+    let fault = lab.load(Format::SpirV, code, "no_such_kernel").expect_err("it has no such kernel");
     assert_eq!((fault.kind, fault.api), (FaultKind::Invalid, "zeKernelCreate"));
     assert!(fault.note.is_some_and(|note| note.contains("no_such_kernel")));
     // The device is none the worse for it.
-    lab.load(code, "fill_pattern").expect("a kernel");
+    lab.load(Format::SpirV, code, "fill_pattern").expect("a kernel");
 }
 
 /// The loader of 1.8 would crash on the log.
@@ -64,16 +64,16 @@ fn does_not_build_beside() {
     }
     let lab = Lab::new();
     let code = fill_pattern();
-    let fault = lab.load(&code[..code.len() / 8 * 4], "fill_pattern").expect_err("it can't be built");
+    let fault = lab.load(Format::SpirV, &code[..code.len() / 8 * 4], "fill_pattern").expect_err("it can't be built");
     assert_eq!((fault.kind, fault.api, fault.code), (FaultKind::Invalid, "zeModuleCreate", 0x7000_0004));
     assert!(fault.note.is_some(), "the log, or why there is none");
-    lab.load(code, "fill_pattern").expect("a kernel");
+    lab.load(Format::SpirV, code, "fill_pattern").expect("a kernel");
 }
 
 fn no_code() {
     let lab = Lab::new();
     for code in [&b""[..], b"#version", b"\x03\x02\x23", &[0; 64]] {
-        let fault = lab.load(code, "main").expect_err("no SPIR-V");
+        let fault = lab.load(Format::SpirV, code, "main").expect_err("no SPIR-V");
         assert_eq!((fault.kind, fault.api), (FaultKind::Invalid, "zeModuleCreate"));
     }
     let kernels = lab.device.kernels().expect("kernels");
@@ -89,7 +89,7 @@ fn beyond_limits() {
     let stream = lab.stream();
     let place = lab.memory(64);
     let limits = lab.device.kernels().expect("kernels").limits();
-    let kernel = lab.load(fill_pattern(), "fill_pattern").expect("a kernel");
+    let kernel = lab.load(Format::SpirV, fill_pattern(), "fill_pattern").expect("a kernel");
     let (offset, params) = (0_u64.to_ne_bytes(), params(1, 64));
     let args = [arg(place, 64), Arg::Bytes(&offset), Arg::Bytes(&params)];
     let shapes = [
@@ -112,7 +112,7 @@ fn bad_arguments() {
     let lab = Lab::new();
     let stream = lab.stream();
     let place = lab.memory(64);
-    let kernel = lab.load(fill_pattern(), "fill_pattern").expect("a kernel");
+    let kernel = lab.load(Format::SpirV, fill_pattern(), "fill_pattern").expect("a kernel");
     let (offset, params) = (0_u64.to_ne_bytes(), params(1, 64));
     let lists: [&[Arg<'_>]; 4] = [
         &[],

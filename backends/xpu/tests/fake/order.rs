@@ -1,7 +1,7 @@
 //! Order and time: marks whose events are used again, clocks that wrap.
 
 use crate::Scenario;
-use crate::lab::{Lab, calls};
+use crate::lab::{Lab, calls, eventually};
 use anyaccel_hal::{FaultKind, Mark};
 
 pub(crate) const ALL: &[Scenario] = &[
@@ -47,16 +47,19 @@ fn only_waits() {
     let lab = Lab::new();
     let (marked, waits) = (lab.stream(), lab.stream());
     let place = lab.memory(64);
-    for _ in 0..2000 {
-        lab.fill(marked, place, 1, 64).expect("a fill");
-        let mark = lab.mark(marked).expect("a mark");
-        lab.wait(waits, marked, mark).expect("a wait");
-        lab.finish(marked).expect("an end");
-    }
+    // How far behind the list that waits may be is up to the machine; but not every round needs new events.
+    eventually("events are used again", || {
+        let before = count("zeEventCreate");
+        for _ in 0..500 {
+            lab.fill(marked, place, 1, 64).expect("a fill");
+            let mark = lab.mark(marked).expect("a mark");
+            lab.wait(waits, marked, mark).expect("a wait");
+            lab.finish(marked).expect("an end");
+        }
+        count("zeEventCreate") - before < 125
+    });
     // Nobody marked it, and what its own marks are numbered is nobody's business.
     assert_eq!(lab.completed(waits), 0);
-    let created = count("zeEventCreate");
-    assert!(created < 512, "{created} events");
 }
 
 fn kept_for_a_wait() {

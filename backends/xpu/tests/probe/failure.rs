@@ -4,7 +4,7 @@ use crate::Scenario;
 use crate::lab::{FAIL, WITHOUT, calls, check, driver, infos, runtime_call};
 use anyaccel_hal::{Absence, FaultKind, Layer, Verdict};
 use anyaccel_xpu::sys::{
-    ZE_RESULT_ERROR_DEVICE_LOST, ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS, ZE_RESULT_ERROR_NOT_AVAILABLE,
+    SymbolTable, ZE_RESULT_ERROR_DEVICE_LOST, ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS, ZE_RESULT_ERROR_NOT_AVAILABLE,
     ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY, ZE_RESULT_ERROR_UNINITIALIZED, ZE_RESULT_ERROR_UNKNOWN,
     ZE_RESULT_ERROR_UNSUPPORTED_FEATURE, Zes,
 };
@@ -22,19 +22,19 @@ pub(crate) fn all() -> Vec<Scenario> {
     ];
     for symbol in Zes::SYMBOLS {
         for code in codes {
-            let scenario = Scenario::new(format!("failing_{}_{code:x}", symbol.name), a_call_fails);
-            all.push(scenario.with(FAIL, format!("{}:all:{code:#x}", symbol.name)));
+            let scenario = Scenario::named(format!("failing_{}_{code:x}", symbol.name), a_call_fails);
+            all.push(scenario.set(FAIL, format!("{}:all:{code:#x}", symbol.name)));
         }
     }
-    all.push(Scenario::new("failing_everything", everything_fails).with(FAIL, format!("*:all:{:#x}", codes[0])));
-    all.push(Scenario::new("a_driver_without_sysman", without_sysman).with(WITHOUT, "sysman"));
+    all.push(Scenario::new("failing_everything", everything_fails).set(FAIL, format!("*:all:{:#x}", codes[0])));
+    all.push(Scenario::new("a_driver_without_sysman", without_sysman).set(WITHOUT, "sysman"));
     all.push(
         Scenario::new("a_driver_that_is_too_old", too_old)
-            .with(FAIL, format!("zesInit:all:{ZE_RESULT_ERROR_UNSUPPORTED_FEATURE:#x}")),
+            .set(FAIL, format!("zesInit:all:{ZE_RESULT_ERROR_UNSUPPORTED_FEATURE:#x}")),
     );
     all.push(
         Scenario::new("a_look_that_failed_is_not_kept", not_kept)
-            .with(FAIL, format!("zesDriverGet:1:{ZE_RESULT_ERROR_UNKNOWN:#x}")),
+            .set(FAIL, format!("zesDriverGet:1:{ZE_RESULT_ERROR_UNKNOWN:#x}")),
     );
     all
 }

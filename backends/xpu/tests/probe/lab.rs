@@ -2,8 +2,9 @@
 
 use anyaccel_fake_level_zero::{Control, Installed};
 use anyaccel_hal::{Check, DeviceInfo, Driver, Layer, Verdict};
-use std::path::PathBuf;
 use std::sync::Arc;
+
+pub(crate) use anyaccel_fake::scenario::calls;
 
 pub(crate) const DEVICES: &str = "ANYACCEL_FAKE_ZE_DEVICES";
 pub(crate) const FAIL: &str = "ANYACCEL_FAKE_ZE_FAIL";
@@ -18,16 +19,7 @@ pub(crate) fn driver() -> Arc<dyn Driver> {
 
 /// What this process does to its fake.
 pub(crate) fn control() -> Control {
-    let folder = PathBuf::from(std::env::var_os(crate::FOLDER).expect("the scenario's folder"));
-    let path = folder.join("libze_loader.so.1");
-    Installed { driver: path.clone(), loader: Some(path) }.control().expect("a fake")
-}
-
-/// The calls that this process has made so far.
-pub(crate) fn calls() -> Vec<String> {
-    let path = std::env::var_os(crate::LOG).expect("the scenario's log");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+    Installed::at(&anyaccel_fake::scenario::folder(), crate::NEW).control().expect("a fake")
 }
 
 /// The first call of the runtime's: what a look must not make. The management side and tables of functions are none.

@@ -10,17 +10,17 @@ pub(crate) fn all() -> Vec<Scenario> {
     vec![
         Scenario::new("looking_starts_nothing", looking_starts_nothing),
         Scenario::new("asking_the_face_starts_nothing", asking_the_face_starts_nothing),
-        Scenario::new("looking_leaves_nothing_behind", looking_leaves_nothing_behind).with(crate::LOG, ""),
-        Scenario::new("a_child_looks_like_its_parent", a_child_looks).with(crate::LOG, ""),
+        Scenario::new("looking_leaves_nothing_behind", looking_leaves_nothing_behind).set(crate::LOG, ""),
+        Scenario::new("a_child_looks_like_its_parent", a_child_looks).set(crate::LOG, ""),
         Scenario::new("sysman_comes_before_the_runtime", sysman_comes_first),
-        Scenario::new("an_old_loader_is_counted_by_a_start", counted_by_a_start).old(),
-        Scenario::new("an_old_loader_that_hides_all", old_and_hidden).old().with(MASK, "9"),
-        Scenario::new("an_old_loader_is_not_asked_with_junk", old_and_junk).old().with(MASK, "gpu"),
-        Scenario::new("the_real_loader_without_a_driver", real_without_driver).real(),
-        Scenario::new("the_real_loader_with_a_driver", real_with_driver).real().with(crate::ALT_DRIVERS, ""),
-        Scenario::new("no_loader_has_a_reason", no_loader).with(crate::LIBRARY, "/nonexistent/libze_loader.so.1"),
-        Scenario::new("a_library_that_is_no_loader", no_loader).with(crate::LIBRARY, "libc.so.6"),
-        Scenario::new("no_card_has_a_reason", no_card).with(DEVICES, ""),
+        Scenario::new("an_old_loader_is_counted_by_a_start", counted_by_a_start).with(crate::OLD),
+        Scenario::new("an_old_loader_that_hides_all", old_and_hidden).with(crate::OLD).set(MASK, "9"),
+        Scenario::new("an_old_loader_is_not_asked_with_junk", old_and_junk).with(crate::OLD).set(MASK, "gpu"),
+        Scenario::new("the_real_loader_without_a_driver", real_without_driver).with(crate::REAL),
+        Scenario::new("the_real_loader_with_a_driver", real_with_driver).with(crate::REAL_WITH_DRIVER),
+        Scenario::new("no_loader_has_a_reason", no_loader).set(crate::LIBRARY, "/nonexistent/libze_loader.so.1"),
+        Scenario::new("a_library_that_is_no_loader", no_loader).set(crate::LIBRARY, "libc.so.6"),
+        Scenario::new("no_card_has_a_reason", no_card).set(DEVICES, ""),
     ]
 }
 

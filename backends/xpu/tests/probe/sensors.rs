@@ -11,21 +11,20 @@ pub(crate) fn all() -> Vec<Scenario> {
     vec![
         // The management side lists the small one first, the runtime the big one.
         Scenario::new("sensors_are_those_of_the_card", of_the_card)
-            .with(DEVICES, "Small:integrated,Big,Big")
-            .with(MASK, "1"),
-        Scenario::new("a_tile_has_no_sensors_of_its_card", of_a_tile).with(DEVICES, "Max:tiles2"),
+            .set(DEVICES, "Small:integrated,Big,Big")
+            .set(MASK, "1"),
+        Scenario::new("a_tile_has_no_sensors_of_its_card", of_a_tile).set(DEVICES, "Max:tiles2"),
         Scenario::new("a_card_of_tiles_has_sensors", of_tiles_together)
-            .with(DEVICES, "Max:tiles2")
-            .with(HIERARCHY, "COMPOSITE"),
+            .set(DEVICES, "Max:tiles2")
+            .set(HIERARCHY, "COMPOSITE"),
         Scenario::new("readings_are_kept_and_subtracted", readings),
         Scenario::new("threads_read_at_once", threads),
         Scenario::new("a_sensor_that_fails_says_how", failing_sensor),
-        Scenario::new("an_old_loader_without_sysman", old_without).old(),
-        Scenario::new("an_old_loader_with_sysman", old_with).old().with("ZES_ENABLE_SYSMAN", "1"),
+        Scenario::new("an_old_loader_without_sysman", old_without).with(crate::OLD),
+        Scenario::new("an_old_loader_with_sysman", old_with).with(crate::OLD).set("ZES_ENABLE_SYSMAN", "1"),
         Scenario::new("the_real_loader_with_sysman", real_with)
-            .real()
-            .with("ZES_ENABLE_SYSMAN", "1")
-            .with(crate::ALT_DRIVERS, ""),
+            .with(crate::REAL_WITH_DRIVER)
+            .set("ZES_ENABLE_SYSMAN", "1"),
     ]
 }
 

@@ -9,8 +9,29 @@ use anyaccel_hal::{Absence, FaultKind, Kind, Layer, Verdict};
 const MIXED: &str = "Tiny:integrated,Big:tiles2,Small,Huge:tiles4";
 const ALIKE: &str = "Max:tiles2,Max:tiles2";
 
-const MASKS: [&str; 15] =
-    ["", "default", "0", "1", "3,0", "0,0,0", "0.0", "0.1", "1.1,0", "1.0,1.1", "2.1,2.3", "7", "0x1,01", "-1", "0,99"];
+const MASKS: [&str; 20] = [
+    "",
+    "default",
+    "0",
+    "1",
+    "3,0",
+    "0,0,0",
+    "0.0",
+    "0.1",
+    "1.1,0",
+    "1.0,1.1",
+    "2.1,2.3",
+    "7",
+    "0x1,01",
+    "-1",
+    "0,99",
+    // A comma or a point may be the last character; numbers are cut to 32 bits; there may be three levels.
+    "0,",
+    "1.,0.1,",
+    "4294967297",
+    "-4294967295",
+    "0.1.0,1.0",
+];
 
 pub(crate) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -20,29 +41,31 @@ pub(crate) fn all() -> Vec<Scenario> {
                 let (kind, hierarchy_name) =
                     (if devices == ALIKE { "alike" } else { "mixed" }, hierarchy.replace(' ', "_"));
                 let name = format!("view_of_{kind}_{order}_{hierarchy_name}_{at}");
-                let scenario = Scenario::new(name, the_same_before_and_after);
-                let scenario = scenario.with(DEVICES, devices).with(HIERARCHY, hierarchy).with(ORDER, order);
-                all.push(scenario.with(MASK, *mask));
+                let scenario = Scenario::named(name, the_same_before_and_after);
+                let scenario = scenario.set(DEVICES, devices).set(HIERARCHY, hierarchy).set(ORDER, order);
+                all.push(scenario.set(MASK, *mask));
             }
         }
     }
-    for (at, junk) in ["gpu", "0,x", "0,,1", ",", " ", "0.x", "1..0", "99999999999999999999", "0;1"].iter().enumerate()
+    for (at, junk) in ["gpu", "0,x", "0,,1", ",", " ", "0.x", "1..0", "99999999999999999999", "0;1", "0.0.0.0", "0,,"]
+        .iter()
+        .enumerate()
     {
         let run = if *junk == "0;1" { the_same_before_and_after } else { junk_is_refused };
-        all.push(Scenario::new(format!("junk_{at}"), run).with(MASK, *junk));
+        all.push(Scenario::named(format!("junk_{at}"), run).set(MASK, *junk));
     }
     all.extend([
-        Scenario::new("junk_by_the_face", junk_by_the_face).with(MASK, "gpu"),
-        Scenario::new("cards_hide_processors_gpus", cards_hide).with(DEVICES, MIXED).with(ORDER, "1"),
-        Scenario::new("a_processors_gpu_alone_is_a_device", alone).with(DEVICES, "Iris:integrated"),
+        Scenario::new("junk_by_the_face", junk_by_the_face).set(MASK, "gpu"),
+        Scenario::new("cards_hide_processors_gpus", cards_hide).set(DEVICES, MIXED).set(ORDER, "1"),
+        Scenario::new("a_processors_gpu_alone_is_a_device", alone).set(DEVICES, "Iris:integrated"),
         Scenario::new("the_mask_can_choose_a_processors_gpu", chosen)
-            .with(DEVICES, "Iris:integrated,Arc")
-            .with(ORDER, "1")
-            .with(MASK, "0"),
-        Scenario::new("tiles_have_names_and_memory", tiles).with(DEVICES, ALIKE),
-        Scenario::new("another_timer", the_same_before_and_after).with("ANYACCEL_FAKE_ZE_TIMER", "24000000:32:32:0"),
-        Scenario::new("a_mask_that_hides_all", hidden).with(MASK, "9"),
-        Scenario::new("items_that_name_nothing_are_told", idle).with(MASK, "1,9"),
+            .set(DEVICES, "Iris:integrated,Arc")
+            .set(ORDER, "1")
+            .set(MASK, "0"),
+        Scenario::new("tiles_have_names_and_memory", tiles).set(DEVICES, ALIKE),
+        Scenario::new("another_timer", the_same_before_and_after).set("ANYACCEL_FAKE_ZE_TIMER", "24000000:32:32:0"),
+        Scenario::new("a_mask_that_hides_all", hidden).set(MASK, "9"),
+        Scenario::new("items_that_name_nothing_are_told", idle).set(MASK, "1,9"),
         Scenario::new("variables_that_change_after_the_start", changed),
     ]);
     all

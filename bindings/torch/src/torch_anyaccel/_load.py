@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import keyword
 import os
+import re
+import warnings
 from pathlib import Path
 
 import torch
@@ -23,8 +26,7 @@ def register() -> None:
     Raises :class:`Unavailable` before anything was changed.
     """
     name = os.environ.get(NAME_VARIABLE, DEFAULT_NAME)
-    if not name.isidentifier() or not name.islower():
-        raise Unavailable(f"{NAME_VARIABLE}={name!r} is no name for a device: use lower-case letters and digits")
+    _check_name(name)
     taken = torch._C._get_privateuse1_backend_name()
     if taken != _TAKEN_BY_NOBODY:
         raise Unavailable(f"PyTorch has room for one device of others, and {taken!r} has it")
@@ -42,6 +44,24 @@ def register() -> None:
 
     torch._register_device_module(name, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_storage=True)
+
+
+def _check_name(name: str) -> None:
+    # What torch.device() can read, and what Python can write behind `torch.`.
+    if not re.fullmatch("[a-z][a-z_]*", name) or keyword.iskeyword(name):
+        raise Unavailable(f"{NAME_VARIABLE}={name!r} is no name for a device: use lower-case letters and underscores")
+    owners = (torch, torch.Tensor, torch.nn.Module, torch.UntypedStorage, torch.TypedStorage, torch.nn.utils.rnn.PackedSequence)
+    if _is_device(name) or any(hasattr(owner, part) for owner in owners for part in (name, f"is_{name}")):
+        raise Unavailable(f"{NAME_VARIABLE}={name!r} is taken: PyTorch has something of that name")
+
+
+def _is_device(name: str) -> bool:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            torch.device(name)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _check_torch() -> None:

@@ -123,6 +123,13 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
+def __getattr__(name: str) -> Any:
+    # What torch.utils.checkpoint looks at, before it keeps the states of the generators.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _lazy_init() -> None:
     """Called by PyTorch before the first use. In a forked child whose parent had started a runtime that can't be started
     twice, this is the error that everything raises."""
@@ -137,6 +144,13 @@ def _lazy_call(callable: Callable[[], Any], **_kind: Any) -> None:
 def _is_in_bad_fork() -> bool:
     """Whether the runtime can't be used, since a parent had started it. Starts nothing."""
     return _C.is_in_bad_fork()
+
+
+def __getattr__(name: str) -> Any:
+    # What ``torch.utils.checkpoint`` asks before it sees to the states of generators.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def current_device() -> int:
@@ -317,3 +331,19 @@ def dump_memory_snapshot(path: str | os.PathLike[str]) -> None:
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """What ``torch.autocast`` may compute in."""
     return [torch.float16, torch.bfloat16]
+
+
+_dlpack_device = torch.Tensor.__dlpack_device__
+
+
+def _dlpack_device_of_any(self: torch.Tensor) -> tuple[Any, int]:
+    # PyTorch's own looks for a name of ours that no device has, and so knows no type for it.
+    try:
+        return _dlpack_device(self)
+    except ValueError:
+        if self.device.type != _name:
+            raise
+        return torch.utils.dlpack.DLDeviceType.kDLExtDev, self.device.index
+
+
+torch.Tensor.__dlpack_device__ = _dlpack_device_of_any

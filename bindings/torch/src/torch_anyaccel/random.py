@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from . import _C
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import torch
     from torch.types import Device
 
 __all__ = [
@@ -34,7 +33,7 @@ def default_generator(device: Device = None) -> torch.Generator:
     """The default generator of a device."""
     from .device import _index
 
-    return torch._C._accelerator_getDefaultGenerator(_index(device))
+    return _C.default_generator(_index(device))
 
 
 def _checked(seed: int) -> int:

@@ -284,6 +284,7 @@ fn format(number: u32) -> Option<Format> {
         raw::FORMAT_SPIRV => Some(Format::SpirV),
         raw::FORMAT_OPENCL_C => Some(Format::OpenClC),
         raw::FORMAT_MSL => Some(Format::Msl),
+        raw::FORMAT_CUDA_C => Some(Format::CudaC),
         _ => None,
     }
 }

@@ -35,7 +35,8 @@ answers! {
             | flag(limits.list, raw::GRAPHS_LIST)
             | flag(limits.host_calls, raw::GRAPHS_HOST_CALLS)
             | flag(limits.host_copies, raw::GRAPHS_HOST_COPIES)
-            | flag(limits.update, raw::GRAPHS_UPDATE);
+            | flag(limits.update, raw::GRAPHS_UPDATE)
+            | flag(limits.ordered, raw::GRAPHS_ORDERED);
         Ok(())
     }
 

@@ -335,6 +335,7 @@ fn format(number: u32) -> Option<Format> {
         raw::FORMAT_OPENCL_C => Some(Format::OpenClC),
         raw::FORMAT_MSL => Some(Format::Msl),
         raw::FORMAT_HOST_FN => Some(Format::HostFn),
+        raw::FORMAT_CUDA_C => Some(Format::CudaC),
         _ => None,
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn limits(table: &raw::GraphsTable, open: &Open) -> Result<GraphsLimi
         host_calls: has(raw::GRAPHS_HOST_CALLS),
         host_copies: has(raw::GRAPHS_HOST_COPIES),
         update: has(raw::GRAPHS_UPDATE),
+        ordered: has(raw::GRAPHS_ORDERED),
     };
     let captures = table.begin.is_some() && table.capture_id.is_some() && table.end.is_some() && table.abort.is_some();
     promised(limits.capture, captures, "begin, capture_id, end or abort", "ANYACCEL_GRAPHS_CAPTURE")?;

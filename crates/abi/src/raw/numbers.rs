@@ -149,6 +149,8 @@ numbers! {
     FORMAT_MSL = 5;
     /// [`Format::HostFn`](anyaccel_hal::Format::HostFn).
     FORMAT_HOST_FN = 6;
+    /// [`Format::CudaC`](anyaccel_hal::Format::CudaC).
+    FORMAT_CUDA_C = 7;
 
     /// [`Op::Copy`](anyaccel_hal::Op::Copy).
     OP_COPY = 1;
@@ -178,6 +180,8 @@ numbers! {
     GRAPHS_HOST_COPIES = 0x8;
     /// Nodes can be updated.
     GRAPHS_UPDATE = 0x10;
+    /// Replays of one graph follow one another by themselves.
+    GRAPHS_ORDERED = 0x20;
 
     /// [`Telemetry::utilization`](anyaccel_hal::Telemetry::utilization).
     SENSOR_UTILIZATION = 0;

@@ -407,11 +407,15 @@ impl Captured {
         for cell in before {
             cells.push((cell.spot, cell.ask()?));
         }
+        let call = "Graph.replay";
+        // Views of pinned memory wait for a replay, and no longer than for that.
+        let viewed = !kept.hosts.is_empty();
         replays.replay(|last| {
             targets.add(lane, || {
-                last.is_none_or(|last| last.port.ended("Graph.replay", &last.lane, last.mark) == Ok(true))
+                let ended = |last: &Passed| last.port.ended(call, &last.lane, last.mark(call)?);
+                last.is_none_or(|last| ended(last) == Ok(true))
             });
-            let enqueued = port.replay(exec, program, lane, last, &cells);
+            let enqueued = port.replay(exec, program, lane, last, &cells, viewed);
             if enqueued.is_err() {
                 targets.take_back();
             }

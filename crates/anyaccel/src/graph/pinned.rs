@@ -11,7 +11,7 @@ use super::error::GraphError;
 use crate::error::{Error, Result};
 use crate::lane::LaneRef;
 use crate::port::Port;
-use anyaccel_hal::{Until, WaitMode};
+use anyaccel_hal::{GraphExec, Until, WaitMode};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A point that a replay has passed when it has ended.
@@ -19,7 +19,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Passed {
     pub(crate) port: Arc<Port>,
     pub(crate) lane: LaneRef,
-    pub(crate) mark: u64,
+    /// The mark behind it. `None` where the backend orders the graph's replays and nobody is to need it: a mark that is made
+    /// later ends later than the replay.
+    pub(crate) mark: Option<u64>,
+    /// The native graph that it was a replay of.
+    pub(crate) exec: Option<GraphExec>,
+}
+
+impl Passed {
+    /// A mark that ends with the replay, or after it: behind everything that its lane has by now.
+    pub(crate) fn mark(&self, call: &'static str) -> Result<u64> {
+        match self.mark {
+            Some(mark) => Ok(mark),
+            None => self.port.mark(call, &self.lane),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -83,7 +97,10 @@ impl Replays {
     /// Waits for the last replay.
     pub(crate) fn wait(&self, call: &'static str) -> Result<()> {
         let Some(last) = self.last() else { return Ok(()) };
-        match last.port.wait_host(call, &last.lane, Until::Mark(last.mark), None, WaitMode::Auto) {
+        let waited = last
+            .mark(call)
+            .and_then(|mark| last.port.wait_host(call, &last.lane, Until::Mark(mark), None, WaitMode::Auto));
+        match waited {
             // A lost device has let go of all memory (H20).
             Ok(_) | Err(Error::DeviceLost { .. }) => Ok(()),
             Err(error) => Err(error),

@@ -33,12 +33,9 @@ pub(super) struct Parts {
 /// Asks every open device. The caller holds the history's lock, so that all stacks are from one source.
 pub(super) fn collect(runtime: &Runtime, state: &State) -> Parts {
     let part = |port: &crate::port::Port| {
-        let mut streams = HashMap::new();
-        for lane in port.lanes.all() {
-            let id = streams.entry(lane.raw.0).or_insert(lane.id);
-            *id = lane.id.min(*id);
-        }
-        DevicePart { name: port.device.to_string(), history: port.cache.history(), host: port.host.history(), streams }
+        // Ids last: of a lane that goes meanwhile the id is known all the same.
+        let (history, host) = (port.cache.history(), port.host.history());
+        DevicePart { name: port.device.to_string(), history, host, streams: port.lanes.ids() }
     };
     let devices = runtime.core.running().map_or_else(Vec::new, |live| {
         (0..live.count()).map(|ordinal| live.open_port(ordinal).map(|port| part(port))).collect()
@@ -50,8 +47,8 @@ pub(super) fn collect(runtime: &Runtime, state: &State) -> Parts {
     }
 }
 
-/// Streams that are gone are told apart from those that live.
-const GONE: u64 = 1 << 32;
+/// Streams that are gone for so long that nobody knows their ids are told apart from all others, whose ids are below.
+const GONE: u64 = 1 << 48;
 
 /// Puts a snapshot together.
 pub(super) fn snapshot(parts: Parts, settings: &Settings) -> Snapshot {

@@ -3,9 +3,9 @@
 use super::Port;
 use crate::error::{Error, Result};
 use crate::fork;
-use crate::lane::{Lane, LaneRef};
+use crate::lane::{Lane, LaneRef, TRANSFER};
 use crate::local;
-use anyaccel_engine::alloc::{AllocError, Allocation, PoolId, Uses};
+use anyaccel_engine::alloc::{AllocError, Allocation, OutOfMemory, PoolId, Uses};
 use anyaccel_hal::{Fault, Mem, Place};
 use std::ops::Range;
 use std::sync::Arc;
@@ -221,16 +221,20 @@ impl Port {
         self.cache.use_of(lane.raw.0).0
     }
 
+    /// The cache's report with the ids of streams instead of the driver's numbers.
+    pub(crate) fn in_public_names(&self, report: OutOfMemory) -> OutOfMemory {
+        let ids = self.lanes.ids();
+        report.with_streams(|raw| ids.get(&raw).copied().filter(|&id| id != TRANSFER))
+    }
+
     fn alloc_error(&self, error: AllocError) -> Error {
         let device = self.device;
         match error {
-            AllocError::OutOfMemory(report) => Error::OutOfMemory {
-                device,
-                requested: report.requested,
-                free: report.free,
-                total: report.total,
-                report: Some(report),
-            },
+            AllocError::OutOfMemory(report) => {
+                let report = Box::new(self.in_public_names(*report));
+                let &OutOfMemory { requested, free, total, .. } = &*report;
+                Error::OutOfMemory { device, requested, free, total, report: Some(report) }
+            }
             AllocError::TooLarge { requested, .. } => Error::Argument {
                 argument: "bytes",
                 reason: format!(

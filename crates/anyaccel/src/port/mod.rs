@@ -188,8 +188,16 @@ impl Loaded {
     pub(crate) unsafe fn load(port: Arc<Port>, source: hal::KernelSource<'_>) -> Result<Self> {
         let kernels =
             port.hal().kernels().ok_or(Error::Unsupported { what: "loading a kernel", device: port.device })?;
+        let call = "loading a kernel";
+        let compiled = matches!(source, hal::KernelSource::Code { format: hal::Format::CudaC, .. });
         // SAFETY: the promise of this function's caller; loading itself runs nothing.
-        let raw = unsafe { kernels.load(source) }.map_err(|fault| port.error("loading a kernel", fault))?;
+        let raw = unsafe { kernels.load(source) }.map_err(|fault| match fault.kind {
+            // It says which compiler is missing, where the device could run the program.
+            hal::FaultKind::Unsupported if compiled && fault.note.is_some() => {
+                Error::Driver { call, device: port.device, fault }
+            }
+            _ => port.error(call, fault),
+        })?;
         Ok(Self { port, raw, epoch: fork::epoch() })
     }
 }

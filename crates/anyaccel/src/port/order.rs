@@ -50,9 +50,42 @@ impl Port {
         }
     }
 
+    /// Makes a stream that somebody else made wait for what is enqueued on a lane so far.
+    ///
+    /// # Safety
+    /// `native` is a stream of this device, and lives until this returns.
+    pub(crate) unsafe fn external_wait(&self, call: &'static str, lane: &Lane, native: u64) -> Result<()> {
+        let mark = self.mark(call, lane)?;
+        // SAFETY: by this function's contract it lives until it is given back below.
+        let theirs = unsafe { self.hal().import_stream(native) }.map_err(|fault| self.error(call, fault))?;
+        // SAFETY: H1: both are live, and the mark came from that lane.
+        let waits = unsafe { self.hal().wait(theirs, lane.raw, Mark::At(mark)) };
+        // SAFETY: H1: made above, given back once. It has nothing of ours but the wait, and no marks.
+        let _left = unsafe { self.hal().destroy_stream(theirs) };
+        waits.map_err(|fault| self.error(call, fault))
+    }
+
     /// Records a point, with the device's time if `timing`.
-    pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Recorded> {
+    #[inline]
+    pub(crate) fn record(self: &Arc<Self>, lane: &LaneRef, timing: bool) -> Result<Arc<Recorded>> {
         let call = "Event.record";
+        if timing || lane.is_capturing() {
+            return self.record_more(call, lane, timing);
+        }
+        let mark = self.mark(call, lane)?;
+        // Made where it will stay: it is as long as a cache line and more, and this is called for each event.
+        Ok(Arc::new(Recorded {
+            port: Arc::clone(self),
+            lane: lane.clone(),
+            mark,
+            captured: None,
+            stamp: None,
+            epoch: fork::epoch(),
+        }))
+    }
+
+    /// The same with a stamp, or inside a capture.
+    fn record_more(self: &Arc<Self>, call: &'static str, lane: &LaneRef, timing: bool) -> Result<Arc<Recorded>> {
         let mut recorded = Recorded {
             port: Arc::clone(self),
             lane: lane.clone(),
@@ -63,7 +96,7 @@ impl Port {
         };
         if let Some(recording) = lane.recording() {
             recorded.captured = Some((Arc::downgrade(&recording), recording.point(lane)?));
-            return Ok(recorded);
+            return Ok(Arc::new(recorded));
         }
         if timing {
             // The stamp comes first, so that an ended mark means a known time (H6, H17).
@@ -72,7 +105,7 @@ impl Port {
             recorded.stamp = Some(stamp);
         }
         recorded.mark = self.mark(call, lane)?;
-        Ok(recorded)
+        Ok(Arc::new(recorded))
     }
 
     /// Nanoseconds between two recorded points of this device.

@@ -118,11 +118,20 @@ impl Port {
         lane: &LaneRef,
         before: Option<&Passed>,
         cells: &[(Spot, Written)],
+        viewed: bool,
     ) -> Result<Passed> {
+        let native = match exec {
+            Exec::Native(exec) => Some(*exec),
+            Exec::Lanes(_) => None,
+        };
+        // What is written before a replay has to come behind the one before as well, and the backend knows nothing of it.
+        let ordered =
+            native.is_some() && cells.is_empty() && self.hal().graphs().is_some_and(|graphs| graphs.limits().ordered);
         if let Some(before) = before
             && before.lane.raw != lane.raw
+            && !(ordered && before.exec == native)
         {
-            self.wait(lane, &before.port, &before.lane, before.mark)?;
+            self.wait(lane, &before.port, &before.lane, before.mark(CALL)?)?;
         }
         for (dst, bytes) in cells {
             self.enqueue(lane, &Work::Write { dst: *dst, bytes: *bytes })?;
@@ -145,7 +154,8 @@ impl Port {
                 enqueued?;
             }
         }
-        Ok(Passed { port: Arc::clone(self), lane: lane.clone(), mark: self.mark(CALL, lane)? })
+        let mark = if viewed || !ordered { Some(self.mark(CALL, lane)?) } else { None };
+        Ok(Passed { port: Arc::clone(self), lane: lane.clone(), mark, exec: native })
     }
 
     fn replay_on_lanes(

@@ -26,8 +26,8 @@ struct Fading {
 struct Spent {
     exec: Option<GraphExec>,
     pool: Option<PoolId>,
-    /// Where its last replay ends.
-    until: Option<(StreamId, u64)>,
+    /// Where its last replay ends, by a mark of that stream; without one it is made when things are let go, and ends later.
+    until: Option<(StreamId, Option<u64>)>,
 }
 
 struct Unused {
@@ -66,7 +66,12 @@ impl Port {
         self.reap();
     }
 
-    pub(super) fn retire_spent(&self, exec: Option<GraphExec>, pool: Option<PoolId>, until: Option<(StreamId, u64)>) {
+    pub(super) fn retire_spent(
+        &self,
+        exec: Option<GraphExec>,
+        pool: Option<PoolId>,
+        until: Option<(StreamId, Option<u64>)>,
+    ) {
         self.retired.lock().spent.push(Spent { exec, pool, until });
         self.reap();
     }
@@ -110,7 +115,11 @@ impl Port {
                 !unused.until.is_empty()
             });
             state.spent.retain_mut(|spent| {
-                let ended = spent.until.is_none_or(|(raw, mark)| self.raw_completed(raw) >= mark);
+                if let Some((raw, mark @ None)) = &mut spent.until {
+                    *mark = self.raw_mark(*raw);
+                }
+                let passed = |(raw, mark)| Option::is_some_and(mark, |mark| self.raw_completed(raw) >= mark);
+                let ended = spent.until.is_none_or(passed);
                 if ended {
                     over.push((spent.exec.take(), spent.pool.take()));
                 }

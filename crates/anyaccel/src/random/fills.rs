@@ -5,6 +5,7 @@ use super::generator::Generator;
 use crate::buffer::BufferSlice;
 use crate::error::{Error, Result};
 use crate::graph::{BeforeReplay, GraphError, Recording};
+use crate::lane::LaneRef;
 use crate::port::{LaunchPart, Part, Port};
 use crate::stream::Stream;
 use crate::typed::{Element, TypedBuffer, TypedSlice};
@@ -110,6 +111,9 @@ impl Stream {
         let call = "Stream.random";
         // Not of the capture's pool: see the module of cells.
         let outside = port.lanes.transfer(port)?;
+        if !self.draws(call, port, &outside, dtype, distribution)? {
+            return Err(lacking(port));
+        }
         let Some(block) = port.alloc(&outside, CELL)? else { return Ok(()) };
         let cell = block.part(0..CELL)?;
         let size = dtype.size() as u64;
@@ -119,8 +123,7 @@ impl Stream {
             let fill = distribution.fill(dtype, count, layout)?.with_source(Source::Cell { delta: part.offset });
             let to = Part { offset: to.offset + part.elements.start * size, len: count * size, ..to };
             let Some(kernel) = usable(port, fill.kernel(), &[to]).filter(|_| port.info().dtypes.contains(dtype)) else {
-                let what = "Stream.random without a kernel for it";
-                return Err(GraphError::NotCapturable { what, device: port.device }.into());
+                return Err(lacking(port));
             };
             let params = fill.params().to_bytes();
             let args = [LaunchPart::Part(to), LaunchPart::Part(cell), LaunchPart::Bytes(&params)];
@@ -135,19 +138,50 @@ impl Stream {
         }))
     }
 
+    /// Whether the device's kernel makes elements of that type: not so for float64 where there is no double precision, which
+    /// shows at a launch. A recorded one would be too late to refuse the fill.
+    fn draws(
+        &self,
+        call: &'static str,
+        port: &Arc<Port>,
+        outside: &LaneRef,
+        dtype: DType,
+        distribution: Distribution,
+    ) -> Result<bool> {
+        if dtype != DType::F64 {
+            return Ok(true);
+        }
+        let fill = distribution.fill(dtype, 1, kernels::Layout::Portable)?;
+        let Some(block) = port.alloc(outside, fill.destination_len())? else { return Ok(true) };
+        let Some(kernel) = port.builtin(fill.kernel().number()) else { return Ok(false) };
+        let to = block.part(0..fill.destination_len())?;
+        let params = fill.params().to_bytes();
+        let args = [LaunchPart::Part(to), LaunchPart::Part(to), LaunchPart::Bytes(&params)];
+        // SAFETY: H15: as in `random_part`.
+        match unsafe { port.launch(call, outside, kernel, Launch::linear(fill.split().chunks(), 1), &args) } {
+            Ok(()) => Ok(true),
+            Err(Error::Unsupported { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// One launch of a fill, or what stands for it.
     fn random_part(&self, call: &'static str, port: &Arc<Port>, to: Part<'_>, fill: Fill) -> Result<()> {
-        match usable(port, fill.kernel(), &[to]) {
-            Some(kernel) if port.info().dtypes.contains(fill.dtype()) => {
-                let launch = Launch::linear(fill.split().chunks(), 1);
-                let params = fill.params().to_bytes();
-                // Seed and offset are among the parameters: the cell may be any place.
-                let args = [LaunchPart::Part(to), LaunchPart::Part(to), LaunchPart::Bytes(&params)];
-                // SAFETY: H15: the arguments are those of the built-in's documented layout; its cell is not read.
-                unsafe { port.launch(call, &self.lane, kernel, launch, &args) }
+        if let Some(kernel) = usable(port, fill.kernel(), &[to])
+            && port.info().dtypes.contains(fill.dtype())
+        {
+            let launch = Launch::linear(fill.split().chunks(), 1);
+            let params = fill.params().to_bytes();
+            // Seed and offset are among the parameters: the cell may be any place.
+            let args = [LaunchPart::Part(to), LaunchPart::Part(to), LaunchPart::Bytes(&params)];
+            // SAFETY: H15: the arguments are those of the built-in's documented layout; its cell is not read.
+            match unsafe { port.launch(call, &self.lane, kernel, launch, &args) } {
+                // It has the kernel, but not for these elements: float64 where there is no double precision.
+                Err(Error::Unsupported { .. }) => {}
+                done => return done,
             }
-            _ => self.random_from_host(call, port, to, fill),
         }
+        self.random_from_host(call, port, to, fill)
     }
 
     /// Computed by host functions in stream order, piece by piece in one block of host memory.
@@ -170,6 +204,11 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// What can't be captured, since the host would have to do it.
+fn lacking(port: &Port) -> Error {
+    GraphError::NotCapturable { what: "Stream.random without a kernel for it", device: port.device }.into()
 }
 
 impl<T: Element> TypedSlice<'_, T> {

@@ -129,7 +129,7 @@ int main(void) {
     void *e;
     REFUSED(ANYACCEL_ERROR_ARGUMENT, "observer: NULL", anyaccel_observe_out_of_memory(NULL, NULL));
     OK(anyaccel_observe_out_of_memory(note, &asked));
-    REFUSED(ANYACCEL_ERROR_OUT_OF_MEMORY, "100", anyaccel_alloc(0, 100 << 20, NOW, &e));
+    REFUSED(ANYACCEL_ERROR_OUT_OF_MEMORY, "100.00 MiB were requested on stream 0, ", anyaccel_alloc(0, 100 << 20, NOW, &e));
     CHECK(asked == 100 << 20 && of > 0 && left > 0);
     OK(anyaccel_alloc(0, 1 << 20, NOW, &e));
     OK(anyaccel_free(e));

@@ -1,5 +1,6 @@
 /* Streams as numbers, and host functions. Two devices. */
 #include "check.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 static atomic_int calls, destroyed;
@@ -14,10 +15,25 @@ static void count_destroyed(void *data) {
     destroyed++;
 }
 
-static anyaccel_result inside;
+static anyaccel_result inside[4];
 static void call_back(void *data) {
-    (void)data;
-    inside = anyaccel_synchronize_device(0);
+    anyaccel_stream stream;
+    inside[0] = anyaccel_synchronize_device(0);
+    inside[1] = anyaccel_stream_current(0, &stream);
+    inside[2] = anyaccel_stream_query(NOW, data);
+    inside[3] = anyaccel_stream_query(0, data);
+}
+
+/* What is current is a thread's own. */
+static void *elsewhere(void *data) {
+    anyaccel_stream current = 1;
+    OK(anyaccel_stream_current(0, &current));
+    CHECK(current == ANYACCEL_STREAM(0, 0));
+    OK(anyaccel_stream_exchange(*(anyaccel_stream *)data, &current));
+    CHECK(current == ANYACCEL_STREAM(0, 0));
+    OK(anyaccel_stream_current(HERE, &current));
+    CHECK(current == *(anyaccel_stream *)data);
+    return NULL;
 }
 
 int main(void) {
@@ -62,8 +78,38 @@ int main(void) {
     OK(anyaccel_stream_exchange(main_stream, NULL));
     OK(anyaccel_set_device(0));
 
-    /* A reserved stream ends when it is destroyed; a pooled one stays. */
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, elsewhere, &two) == 0 && pthread_join(thread, NULL) == 0);
+    OK(anyaccel_stream_current(HERE, &before));
+    CHECK(before == main_stream);
+    REFUSED(ANYACCEL_ERROR_ARGUMENT, "out of range", anyaccel_stream_current(7, &before));
+    REFUSED(ANYACCEL_ERROR_ARGUMENT, "stream: NULL", anyaccel_stream_current(0, NULL));
+    REFUSED(ANYACCEL_ERROR_HANDLE, "no stream", anyaccel_stream_exchange(ANYACCEL_STREAM(0, 123456), &before));
+    REFUSED(ANYACCEL_ERROR_HANDLE, "no stream", anyaccel_stream_set_current(ANYACCEL_STREAM(0, 123456)));
+    OK(anyaccel_stream_current(0, &before));
+    CHECK(before == main_stream);
+
+    /* A reserved stream can be current, and stays so, for this thread alone, when it is destroyed. */
     anyaccel_stream reserved;
+    anyaccel_event event;
+    bool flag = true;
+    OK(anyaccel_stream_create(0, 0, ANYACCEL_STREAM_RESERVED, &reserved));
+    OK(anyaccel_event_create(HERE, 0, &event));
+    OK(anyaccel_stream_set_current(reserved));
+    OK(anyaccel_stream_current(HERE, &before));
+    CHECK(before == reserved);
+    OK(anyaccel_event_record(event, NOW));
+    OK(anyaccel_stream_destroy(reserved));
+    OK(anyaccel_event_record(event, NOW));
+    OK(anyaccel_stream_synchronize(NOW));
+    OK(anyaccel_event_query(event, &flag));
+    CHECK(flag);
+    OK(anyaccel_stream_exchange(main_stream, &before));
+    CHECK(before == reserved);
+    OK(anyaccel_event_destroy(event)); /* which has the stream that it was recorded on */
+    REFUSED(ANYACCEL_ERROR_HANDLE, "no stream", anyaccel_stream_exchange(reserved, &before));
+
+    /* A reserved stream ends when it is destroyed; a pooled one stays. */
     OK(anyaccel_stream_create(0, 0, ANYACCEL_STREAM_RESERVED, &reserved));
     OK(anyaccel_stream_synchronize(reserved));
     OK(anyaccel_stream_destroy(reserved));
@@ -74,7 +120,6 @@ int main(void) {
     if (strcmp(getenv("ANYACCEL_BACKEND"), "host") == 0)
         REFUSED(ANYACCEL_ERROR_UNSUPPORTED, "", anyaccel_stream_import(0, 1234, &reserved));
 
-    bool flag = true;
     uint64_t native = 1;
     OK(anyaccel_stream_is_capturing(one, &flag));
     CHECK(!flag);
@@ -99,9 +144,9 @@ int main(void) {
     REFUSED(ANYACCEL_ERROR_ARGUMENT, "function: NULL", anyaccel_stream_host_function(one, NULL));
 
     /* A wait inside is refused. */
-    anyaccel_host_function again = {.struct_size = sizeof again, .call = call_back};
+    anyaccel_host_function again = {.struct_size = sizeof again, .call = call_back, .data = &flag};
     OK(anyaccel_stream_host_function(NOW, &again));
     OK(anyaccel_stream_synchronize(NOW));
-    CHECK(inside == ANYACCEL_ERROR_IN_HOST_FUNCTION);
+    for (int i = 0; i < 4; i++) CHECK(inside[i] == ANYACCEL_ERROR_IN_HOST_FUNCTION);
     return 0;
 }

@@ -143,8 +143,8 @@ impl Found {
             (Told::Text(text), _) => output.whole(&text)?,
             (Told::Failed(class, message), _) => self.failed = Some(Failure::new(class, message)),
             (Told::End, _) => self.ended = true,
-            // Without cases there is no report, and the process says why.
-            (Told::Subject(..) | Told::Begins(_) | Told::Judged(_), None) => {}
+            // Without cases there is no report, and the process says why. Work is of other commands.
+            (Told::Subject(..) | Told::Begins(_) | Told::Judged(_), None) | (Told::Works(..), _) => {}
         }
         Ok(())
     }

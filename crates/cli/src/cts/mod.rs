@@ -5,6 +5,7 @@ mod list;
 mod show;
 
 use crate::output::{Class, Failure, Output};
+use crate::size::whole;
 use crate::watched::{Told, tell};
 use anyaccel::Kind;
 use anyaccel_cts::fork::child_main;
@@ -79,11 +80,12 @@ pub(crate) struct Args {
     require: Vec<String>,
 
     /// Where random programs begin
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, allow_hyphen_values = true, value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// How long one case may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, allow_hyphen_values = true,
+          value_parser = whole::<u64>(1..=86_400))]
     timeout: u64,
 
     /// Stop a backend's run at its first failure

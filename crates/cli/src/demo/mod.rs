@@ -7,16 +7,18 @@ mod memory;
 mod pipeline;
 mod report;
 
-use crate::environment::{BACKEND, PLUGINS, absence, refusals, why_none};
+use crate::environment::{BACKEND, PLUGINS, refusals, why_none, why_unavailable};
 use crate::output::{Class, Failure, Output, note};
 use crate::progress::Progress;
+use crate::size::whole;
+use crate::watched::{Reads, begins, work};
 use anyaccel::{Error, Kind, LoadError, Runtime, backends, selection};
 use check::{Counts, single_thread};
 use input::Input;
 use memory::MemoryDocument;
 use pipeline::{Pipeline, Plan};
 use report::{Check, DeviceDocument, Told, opening};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Streams beyond the pool of a device would share its queues.
 const MOST_STREAMS: u64 = 32;
@@ -46,6 +48,9 @@ FILE is read up to the length that it had at the start. A pipe, a FIFO or
 another input that can be read only once is counted on one thread along the
 way; - is standard input. The first pass over a file may read it from the disk
 and the second from memory: repeat the command to compare speeds.
+
+Where ANYACCEL_PLUGINS names libraries the work is done in a process of its own:
+one that takes it down is told by its name.
 
 Example:
   $ anyaccel demo
@@ -84,11 +89,11 @@ pub(crate) struct Args {
     backend: Option<String>,
 
     /// How many streams, 1 to 32 [default: 2 to 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_STREAMS))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>(1..=MOST_STREAMS))]
     streams: Option<u64>,
 
     /// Bytes of a chunk, at most 1GiB
-    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = chunk_size)]
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", allow_hyphen_values = true, value_parser = chunk_size)]
     chunk: usize,
 
     /// Capture the work once, replay it for every chunk
@@ -102,6 +107,17 @@ pub(crate) struct Args {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Tell the process that watches this one
+    #[arg(long, hide = true)]
+    watched: bool,
+}
+
+impl Args {
+    /// Whether another process watches this one.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
 }
 
 /// Enough to keep a device busy while the next chunks are read. The host device counts on the cores that read too: more
@@ -120,6 +136,12 @@ fn chunk_size(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
+    let reads = if args.file.as_deref() == Some(Path::new("-")) { Reads::Input } else { Reads::Nothing };
+    if !args.watched
+        && let Some(result) = work(reads, output)
+    {
+        return result;
+    }
     let path = match &args.file {
         Some(path) => path.clone(),
         None => std::env::current_exe()
@@ -178,6 +200,9 @@ pub(crate) fn choose(backend: Option<&str>) -> Result<(Runtime, Option<String>),
             note(&format!("{PLUGINS}: {path} is not used: {reason}"));
         }
     }
+    if let Ok((runtime, _)) = &chosen {
+        begins(runtime);
+    }
     chosen
 }
 
@@ -222,18 +247,12 @@ fn choose_silently(backend: Option<&str>) -> Result<(Runtime, Option<String>), F
     Ok((runtime, Some(format!("{found}; using the built-in host device"))))
 }
 
-/// Fails: a backend has no device, for a reason that its probe knows. A probe that would have to start it is left alone:
-/// starting tells.
+/// Fails: a backend has no device.
 fn unavailable(name: &str, asked: &str) -> Result<(), Failure> {
     let backends = backends();
-    let Some(probe) = backends.iter().find(|b| b.kind.name() == name).and_then(|b| b.probe.as_ref()) else {
-        return Ok(());
-    };
-    let why = probe.absence.as_ref().map_or_else(|| "no device found".to_owned(), absence);
-    let class = match probe.absence {
-        Some(anyaccel::hal::Absence::Missing { .. }) | None => Class::Device,
-        Some(_) => Class::Environment,
-    };
+    let backend = backends.iter().find(|backend| backend.kind.name() == name);
+    let (why, variable) = backend.map_or_else(|| ("no device found".to_owned(), false), why_unavailable);
+    let class = if variable { Class::Environment } else { Class::Device };
     Err(Failure::new(class, format!("{asked} has no device: {why}")))
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a process may say nothing.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A plugin that has lost its process.
 #[derive(Serialize, Deserialize, Debug)]
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Option<Result<(), Failure
 }
 
 /// The plugins that the environment names, as the runtime reads it.
-fn named() -> Vec<PathBuf> {
+pub(crate) fn named() -> Vec<PathBuf> {
     let value = std::env::var_os(PLUGINS).unwrap_or_default();
     std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
 }

@@ -2,9 +2,9 @@
 
 mod apart;
 
-pub(crate) use apart::first_lost;
+pub(crate) use apart::{PATIENCE, first_lost, named};
 
-use crate::environment::{BACKEND, PLUGINS, chosen, failing, problems};
+use crate::environment::{BACKEND, PLUGINS, chosen, failing, problems, said};
 use crate::info::Choice;
 use crate::layout::item;
 use crate::output::{Class, Failure, Output, one_line};
@@ -210,10 +210,8 @@ fn for_people(backends: &[Backend], selection: &Selection, plugins: &[PluginDocu
                 Verdict::Fail => "FAIL",
                 Verdict::NotApplicable => "n/a",
             };
-            let parts = [check.subject.as_str(), check.found.as_str()];
-            let said: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
             let label = format!("{:<13} {verdict}", check.layer.name());
-            text.push_str(&item(2, &label, 18, &one_line(&said.join(": "))));
+            text.push_str(&item(2, &label, 18, &one_line(&said(&check.subject, &check.found))));
         }
     }
     text.push('\n');

@@ -83,7 +83,7 @@ pub(crate) struct Args {
     conf_file: Option<PathBuf>,
 
     /// Memory of a device, as 24GiB
-    #[arg(long, value_name = "SIZE", value_parser = size::memory)]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, value_parser = size::memory)]
     memory: Option<u64>,
 
     /// Print a line of JSON for each setting, or operation

@@ -8,13 +8,18 @@
 //! begin ([`tell`], [`Told`]); the last one is [`Told::End`]. What it prints goes to standard error, whoever prints it: a plugin
 //! that writes to standard output spoils no document.
 //!
+//! Where the work itself reads standard input, what stands there is a socket: what comes the other way is the command's own
+//! standard input, passed on.
+//!
 //! Its exit status proves nothing, since a plugin can call `exit(0)`: without [`Told::End`] it has not come to its end.
 
 mod inside;
 mod outside;
+mod work;
 
 pub(crate) use inside::{open, tell};
 pub(crate) use outside::{Next, Process, how_it_ended};
+pub(crate) use work::{Reads, begins, work};
 
 use crate::output::Class;
 use anyaccel_cts::{CaseReport, Report};
@@ -28,6 +33,8 @@ pub(crate) enum Told {
     Loads(String),
     /// A backend is about to be asked what it can: its name and its kind.
     Asks(String, String),
+    /// Work begins on a backend: its library, if it is a plugin, and its kind.
+    Works(String, String),
     /// It was asked: the report without a case, and how many there will be.
     Subject(Report, usize),
     /// The case of that id begins.

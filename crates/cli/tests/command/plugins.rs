@@ -112,6 +112,80 @@ fn a_command_that_starts_without_a_refused_plugin_says_so() {
 }
 
 #[test]
+#[cfg(unix)]
+fn a_plugin_that_takes_work_down_is_told_in_a_line_by_its_name() {
+    let loads = small("work_exits", &["EXITS_IN_CREATE"]);
+    let works = small("work_crashes", &["CRASHES"]);
+    let ends = small("work_ends", &["EXITS_IN_ALLOC"]);
+    for command in [&["demo"][..], &["random", "uniform"]] {
+        let with = |more: &[&'static str]| -> Vec<&str> { command.iter().chain(more).copied().collect() };
+        for (plugin, class, words) in [
+            (
+                &loads,
+                "environment",
+                ["libcli_work_exits.so: the plugin ended the process when it is", "anyaccel doctor"],
+            ),
+            (&works, "device", ["libcli_work_crashes.so: the plugin took the process down", "signal: 6 (SIGABRT)"]),
+            (&ends, "device", ["libcli_work_ends.so: the plugin ended the process in the midst", "exit status: 0"]),
+        ] {
+            with_plugins(&[plugin], &[], &with(&["--backend", "npu"])).bad(1, &words);
+            let done = with_plugins(&[plugin], &[], &with(&["--backend", "npu", "--json"])).bad(1, &words);
+            let document = done.json();
+            let error = &document["error"];
+            assert_eq!((&document["schema"], &error["class"]), (&"anyaccel.error.v1".into(), &class.into()));
+            assert!(done.err.contains(error["message"].as_str().expect("a message")), "{done:#?}");
+        }
+        // What it says of the command line it says as without a plugin.
+        with_plugins(&[&works], &[], &with(&["--backend", "nonesuch"])).bad(2, &["'nonesuch'"]);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_plugin_that_dies_at_the_end_spoils_no_result() {
+    let crashes = small("work_crashes_at_exit", &["CRASHES_AT_EXIT"]);
+    let done = with_plugins(&[&crashes], &[], &["random", "uniform", "--backend", "npu", "--json"]);
+    let done = done.bad(1, &["the plugin took the process down at the end of the process", "signal: 6"]);
+    let alone = run(["random", "uniform", "--backend", "host", "--json"]).good().json();
+    assert_eq!((&done.json()["values"], &done.json()["device"]), (&alone["values"], &"npu:0".into()));
+}
+
+#[test]
+#[cfg(unix)]
+fn work_beside_plugins_is_as_without_them() {
+    use std::io::{Read, Write};
+    use std::process::Stdio;
+    let noisy = small("work_noisy", &["NOISY"]);
+    let with = |arguments: &[&str]| {
+        let mut command = crate::process::command(arguments);
+        command.env("ANYACCEL_PLUGINS", &noisy).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("the command runs")
+    };
+    // More than a pipe or a socket holds.
+    let input = crate::process::noise(3 << 20);
+    let mut child = with(&["demo", "--backend", "host", "--json", "-"]);
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(&input).expect("it is read");
+    drop(stdin);
+    let done: Done = child.wait_with_output().expect("it ends").into();
+    let document = done.json();
+    assert_eq!((done.code, document["input"]["bytes"].as_u64()), (Some(0), Some(3 << 20)), "{done:#?}");
+    assert_eq!((&document["check"]["ok"], &document["check"]["how"]), (&true.into(), &"alongside".into()));
+
+    let many = ["random", "bits", "--backend", "host", "-n", "200000"];
+    let done: Done = with(&many).wait_with_output().expect("it ends").into();
+    assert!(done.code == Some(0) && done.out == run(many).good().out, "{:?} {}", done.code, done.err);
+
+    // Whoever reads has had enough.
+    let mut child = with(&["random", "bits", "--backend", "host", "-n", "16777216"]);
+    let mut stdout = child.stdout.take().expect("a pipe");
+    stdout.read_exact(&mut [0; 10]).expect("numbers");
+    drop(stdout);
+    let done: Done = child.wait_with_output().expect("it ends").into();
+    assert_eq!(done.code, Some(141), "{done:#?}");
+}
+
+#[test]
 fn the_suite_examines_a_library() {
     let npu = small("suite", &[]);
     let library = npu.to_str().expect("a Unicode path");

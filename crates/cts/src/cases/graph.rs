@@ -13,6 +13,7 @@ const NEEDS: &[Capability] = &[Capability::Graphs];
 pub(super) const CASES: &[Case] = &[
     Case::hal("graph.chain", &[31], chain).needs(NEEDS),
     Case::hal("graph.one-operation", &[31], one_operation).needs(NEEDS),
+    Case::hal("graph.one-after-the-other", &[31], one_after_the_other).needs(NEEDS),
     Case::hal("graph.random-lists", &[31], random_lists).needs(NEEDS),
     Case::hal("graph.host-functions", &[31, 13], host_functions).needs(NEEDS),
     Case::hal("graph.update", &[31], update).needs(NEEDS),
@@ -43,7 +44,7 @@ fn build(graphs: &dyn Graphs, nodes: Vec<(Op, Vec<u32>)>) -> Outcome<GraphExec> 
 }
 
 fn replay(graphs: &dyn Graphs, graph: GraphExec, stream: Stream) -> Outcome {
-    // SAFETY: H1; cases replay a graph on one stream, or wait between streams.
+    // SAFETY: H1; cases replay a graph on one stream, or wait between streams, unless graphs are ordered.
     Ok(unsafe { graphs.replay(graph, stream.id) }?)
 }
 
@@ -72,6 +73,36 @@ fn chain(env: &Env) -> Outcome {
         lab.fill(stream, region, 0xEE)?;
         replay(graphs, graph, stream)?;
         same_bytes("H31", &format!("what replay {round} left"), &lab.read(stream, region)?, &expected)?;
+    }
+    destroy(graphs, graph);
+    Ok(())
+}
+
+/// Replays of one graph on two streams, with no wait between them, where the device orders them.
+fn one_after_the_other(env: &Env) -> Outcome {
+    let lab = env.lab()?;
+    let (graphs, a, b) = (graphs(&lab)?, lab.stream()?, lab.stream()?);
+    if !graphs.limits().ordered {
+        return crate::case::skip("replays are ordered by the caller");
+    }
+    let (region, seen) = (lab.memory(4096)?, lab.memory(4096)?);
+    lab.fill(a, region, 1)?;
+    lab.finish(a)?;
+    let (low, high) = (region.part(0, 2048), region.part(2048, 2048));
+    // What the lower half has gets to the upper one by a detour.
+    let graph =
+        build(graphs, vec![(copy(seen.part(0, 2048), low), vec![]), (copy(high, seen.part(0, 2048)), vec![0])])?;
+    for round in 2..22_u8 {
+        let (first, second) = if round % 2 == 0 { (a, b) } else { (b, a) };
+        let hold = lab.hold(first)?;
+        lab.fill(first, low, round)?;
+        replay(graphs, graph, first)?;
+        replay(graphs, graph, second)?;
+        let after = lab.mark(second)?;
+        lab.not_ended("H31", second, after, "the replay before is held up")?;
+        hold.release()?;
+        same_bytes("H31", "what the second replay left", &lab.read(second, region)?, &[round; 4096])?;
+        lab.finish(first)?;
     }
     destroy(graphs, graph);
     Ok(())

@@ -223,7 +223,7 @@ fn beyond_limits(env: &Env) -> Outcome {
 fn other_formats(env: &Env) -> Outcome {
     let lab = env.lab()?;
     let Some(kernels) = lab.device(0).kernels() else { return fail("H26", "kernels, as before", "none") };
-    for format in [Format::Ptx, Format::Cubin, Format::SpirV, Format::OpenClC, Format::Msl] {
+    for format in [Format::Ptx, Format::Cubin, Format::SpirV, Format::OpenClC, Format::Msl, Format::CudaC] {
         if !kernels.formats().contains(&format) {
             // SAFETY: the form is not one that this device loads, so nothing can be launched.
             let loaded = unsafe { kernels.load(KernelSource::Code { format, code: b"", entry: "main" }) };

@@ -88,6 +88,10 @@ pub(super) struct Heap {
     pub(super) caller: StackId,
 }
 
+/// Of how many pools that are gone the statistics are kept. The original keeps all, which a process that captures for as long as
+/// it lives can't afford.
+const REMEMBERED_POOLS: usize = 64;
+
 impl Heap {
     pub(super) fn new(total: u64, settings: Settings, can_grow: bool, departures: Departures) -> Self {
         let mut heap = Heap {
@@ -258,6 +262,11 @@ impl Heap {
             }
         }
         self.pools[pool as usize] = Pool { gone: true, ..Pool::default() };
+        while self.private_reserved.len() > self.pools.len() + REMEMBERED_POOLS {
+            let is_gone = |id: &&PoolId| !self.pools.iter().any(|pool| pool.id == Some(**id));
+            let Some(oldest) = self.private_reserved.keys().find(is_gone).copied() else { break };
+            self.private_reserved.remove(&oldest);
+        }
     }
 
     /// The least free block that may serve the request, by the order of its shelf. Counts as one search.

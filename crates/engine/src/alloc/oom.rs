@@ -75,8 +75,9 @@ pub struct Pin {
     pub addr: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// The stream it was allocated for.
-    pub stream: u64,
+    /// The stream it was allocated for, by the number that the cache knows it by; a report that was given names of its
+    /// own ([`OutOfMemory::with_streams`]) has those, and `None` where there is none.
+    pub stream: Option<u64>,
     /// Its user gave it back, but a stream still uses it.
     pub pending: bool,
 }
@@ -90,8 +91,8 @@ pub struct OutOfMemory {
     pub requested: u64,
     /// What the device was, or would have been, asked for.
     pub segment: u64,
-    /// The stream of the request.
-    pub stream: u64,
+    /// The stream of the request, named as in [`Pin::stream`].
+    pub stream: Option<u64>,
     /// What stood in the way.
     pub cause: Cause,
     /// Memory of the device.
@@ -135,16 +136,27 @@ pub(super) fn human(bytes: u64) -> String {
     format!("{value:.2} {}", UNITS[unit])
 }
 
-impl fmt::Display for OutOfMemory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "device {} is out of memory: {} were requested on stream {}, for which a segment of {} was needed. ",
-            self.device,
-            human(self.requested),
-            self.stream,
-            human(self.segment)
-        )?;
+impl OutOfMemory {
+    /// The report with other names for the streams: those that a user knows.
+    #[must_use]
+    pub fn with_streams(mut self, name: impl Fn(u64) -> Option<u64>) -> Self {
+        self.stream = self.stream.and_then(&name);
+        if let Some(pin) = &mut self.pinned_by {
+            pin.stream = pin.stream.and_then(&name);
+        }
+        self
+    }
+
+    /// The sentences, about a device by that name.
+    ///
+    /// # Errors
+    /// The formatter's.
+    pub fn write(&self, f: &mut fmt::Formatter<'_>, device: fmt::Arguments<'_>) -> fmt::Result {
+        write!(f, "{device} is out of memory: {} were requested", human(self.requested))?;
+        if let Some(stream) = self.stream {
+            write!(f, " on stream {stream}")?;
+        }
+        write!(f, ", for which a segment of {} was needed. ", human(self.segment))?;
         match (self.cause, self.cap) {
             (Cause::Fraction, Some(cap)) => write!(f, "The memory fraction allows {} in all. ", human(cap))?,
             (Cause::Budget, Some(cap)) => write!(f, "The budget allows {} in all. ", human(cap))?,
@@ -166,13 +178,23 @@ impl fmt::Display for OutOfMemory {
         write!(f, ". The largest free run is {}", human(self.largest_free))?;
         if let Some(pin) = self.pinned_by {
             let state = if pin.pending { "a freed block that a stream still uses" } else { "a live block" };
-            write!(f, ", pinned by {state} of {} at {:#x} on stream {}", human(pin.size), pin.addr, pin.stream)?;
+            write!(f, ", pinned by {state} of {} at {:#x}", human(pin.size), pin.addr)?;
+            match pin.stream {
+                Some(stream) => write!(f, " on stream {stream}")?,
+                None => f.write_str(", allocated on a stream that is gone")?,
+            }
         }
         f.write_str(".")?;
         for advice in &self.advice {
             write!(f, " {advice}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for OutOfMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, format_args!("device {}", self.device))
     }
 }
 
@@ -197,7 +219,7 @@ impl Heap {
             device,
             requested: request.size,
             segment: request.segment,
-            stream: request.stream,
+            stream: Some(request.stream),
             cause,
             total: self.total,
             free: None,
@@ -226,7 +248,7 @@ impl Heap {
             matches!(block.life, Life::Active | Life::Pending).then(|| Pin {
                 addr: block.addr,
                 size: block.size,
-                stream: self.shelves[block.shelf as usize].stream,
+                stream: Some(self.shelves[block.shelf as usize].stream),
                 pending: block.life == Life::Pending,
             })
         })

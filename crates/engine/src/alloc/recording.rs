@@ -8,7 +8,9 @@ use super::heap::Heap;
 use super::settings::Settings;
 use super::snapshot::SegmentView;
 use super::{Handle, PoolId};
-use crate::history::{Action, GIVERS, HistoryOptions, Recorder, Records, StackId, StackSource, TAKERS, captured, enter_scope};
+use crate::history::{
+    Action, GIVERS, HistoryOptions, Recorder, Records, StackId, StackSource, TAKERS, captured, enter_scope,
+};
 use crate::sync::Ordering;
 use std::sync::Arc;
 

@@ -1,7 +1,9 @@
 //! What every exported function does first: the log, the fork, and failures by order.
 
 use crate::config::config;
-use anyaccel_cuda::sys::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_INITIALIZED, CUDA_SUCCESS, Code};
+use anyaccel_cuda::sys::{
+    CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_INITIALIZED, CUDA_SUCCESS, Code,
+};
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -15,6 +17,8 @@ pub(crate) type Result<T = ()> = std::result::Result<T, Code>;
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 /// This is a child of a process that had initialised.
 static FORKED: AtomicBool = AtomicBool::new(false);
+/// The process exits, and what was registered before the start is yet to be called.
+static ENDED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn in_child() {
     if INITIALISED.load(Ordering::Relaxed) {
@@ -22,11 +26,18 @@ extern "C" fn in_child() {
     }
 }
 
+extern "C" fn at_exit() {
+    ENDED.store(true, Ordering::SeqCst);
+}
+
 /// Notes that the driver runs.
 pub(crate) fn initialise() {
     if !INITIALISED.swap(true, Ordering::SeqCst) {
-        // SAFETY: the handler only stores atomics.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers only store atomics.
+        unsafe {
+            libc::pthread_atfork(None, None, Some(in_child));
+            libc::atexit(at_exit);
+        }
     }
 }
 
@@ -43,6 +54,13 @@ pub(crate) fn call(name: &'static str, body: impl FnOnce() -> Result) -> Code {
     }
     if !managing && name != "cuInit" && !INITIALISED.load(Ordering::Acquire) {
         return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    if !managing && ENDED.load(Ordering::SeqCst) {
+        if config.late {
+            eprintln!("the fake: {name} of a driver that has shut down");
+            std::process::abort();
+        }
+        return CUDA_ERROR_DEINITIALIZED;
     }
     if let Some(code) = crate::control::injected(name) {
         return code;

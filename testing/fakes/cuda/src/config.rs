@@ -1,9 +1,9 @@
 //! What the fake is like: read from the environment once, and leaked, so that a forked child finds it without a lock.
 
 use anyaccel_fake::failures::Failures;
+use anyaccel_kit::Published;
 use std::env;
-use std::ptr;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A card.
 pub(crate) struct Card {
@@ -42,26 +42,15 @@ pub(crate) struct Config {
     pub(crate) peers: bool,
     pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
+    /// Calls after the driver has shut down end the process.
+    pub(crate) late: bool,
 }
 
-static CONFIG: AtomicPtr<Config> = AtomicPtr::new(ptr::null_mut());
+static CONFIG: Published<Config> = Published::new();
 
 /// The configuration of this process.
 pub(crate) fn config() -> &'static Config {
-    // SAFETY: null, or leaked below before it was published.
-    if let Some(config) = unsafe { CONFIG.load(Ordering::Acquire).as_ref() } {
-        return config;
-    }
-    let ours = Box::into_raw(Box::new(read()));
-    match CONFIG.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now.
-        Ok(_) => unsafe { &*ours },
-        // SAFETY: leaked by the thread that was first; ours was seen by nobody.
-        Err(theirs) => unsafe {
-            drop(Box::from_raw(ours));
-            &*theirs
-        },
-    }
+    CONFIG.get().unwrap_or_else(|| CONFIG.publish(read()))
 }
 
 fn read() -> Config {
@@ -78,6 +67,7 @@ fn read() -> Config {
         peers: text("PEERS").as_deref() != Some("0"),
         failures: Failures::new(&failures),
         log,
+        late: text("LATE").as_deref() == Some("abort"),
     }
 }
 

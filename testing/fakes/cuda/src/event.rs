@@ -23,6 +23,13 @@ fn now() -> u64 {
 }
 
 impl Point {
+    /// One that has come.
+    pub(crate) fn over() -> Self {
+        let point = Self::default();
+        point.end(0);
+        point
+    }
+
     pub(crate) fn end(&self, lost: u32) {
         self.lost.store(lost, Ordering::Relaxed);
         self.time.store(now(), Ordering::Release);

@@ -1,6 +1,7 @@
 //! Graphs, and captures of streams, which are graphs in the making.
 
 use crate::call::{Result, lock};
+use crate::event::Point;
 use crate::stream::{self, Stream, Work};
 use anyaccel_cuda::sys::*;
 use std::cell::Cell;
@@ -26,6 +27,8 @@ pub(crate) struct Graph {
 /// A graph that can run.
 pub(crate) struct Exec {
     pub(crate) nodes: Mutex<Vec<Node>>,
+    /// Where its last launch ends. Held while one is enqueued.
+    pub(crate) last: Mutex<Arc<Point>>,
 }
 
 static GRAPHS: Mutex<BTreeMap<usize, Arc<Graph>>> = Mutex::new(BTreeMap::new());
@@ -52,7 +55,7 @@ pub(crate) fn destroy(graph: CUgraph) -> Result {
 
 pub(crate) fn keep_exec(nodes: Vec<Node>) -> CUgraphExec {
     let handle = next();
-    lock(&EXECS).insert(handle, Arc::new(Exec { nodes: Mutex::new(nodes) }));
+    lock(&EXECS).insert(handle, Arc::new(Exec { nodes: Mutex::new(nodes), last: Mutex::new(Arc::new(Point::over())) }));
     CUgraphExec(handle)
 }
 

@@ -188,7 +188,8 @@ exports! {
         let stream = stream::here(current()?, on)?;
         let exec = graph::exec(exec)?;
         let work = lock(&exec.nodes).iter().map(|node| node.work.clone()).collect();
-        stream.enqueue_all(work)
+        // A launch comes behind the one before, whatever stream that went to.
+        stream.enqueue_all(work, &mut lock(&exec.last))
     }
 
     fn cuGraphExecKernelNodeSetParams(

@@ -1,10 +1,13 @@
 //! Putting the fake where it can be loaded from, as a driver of some version.
 
-use anyaccel_cuda::sys::{Cuda, Nvml};
+use anyaccel_cuda::sys::{Cuda, Nvml, SymbolTable};
 use anyaccel_fake::library::{self, Control};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The name of the file.
+const CUDA: &str = "libcuda.so.1";
 
 /// Where an installed fake is.
 #[derive(Clone, Debug)]
@@ -27,18 +30,23 @@ pub fn install(folder: &Path, version: (u32, u32)) -> io::Result<Installed> {
     let symbols = Cuda::SYMBOLS.iter().chain(Nvml::SYMBOLS).filter(|symbol| symbol.since > version);
     let newer: Vec<&str> = symbols.map(|symbol| symbol.name).collect();
     library::hide(&mut bytes, |name| newer.contains(&name));
-    library::place(&bytes, folder, "libcuda.so.1")?;
-    let (cuda, nvml) = (folder.join("libcuda.so.1"), folder.join("libnvidia-ml.so.1"));
-    if fs::symlink_metadata(&nvml).is_err() {
-        match std::os::unix::fs::symlink("libcuda.so.1", &nvml) {
+    let installed = Installed::at(folder);
+    library::place(&bytes, folder, CUDA)?;
+    if fs::symlink_metadata(&installed.nvml).is_err() {
+        match std::os::unix::fs::symlink(CUDA, &installed.nvml) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
     }
-    Ok(Installed { cuda, nvml })
+    Ok(installed)
 }
 
 impl Installed {
+    /// The fake that was installed in a folder.
+    pub fn at(folder: &Path) -> Self {
+        Self { cuda: folder.join(CUDA), nvml: folder.join("libnvidia-ml.so.1") }
+    }
+
     /// Finds the control of this fake, which is loaded if it was not.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! initialised parent. Kernels run by name: the built-in ones of `anyaccel-kernels`, and a few for tests (`anyaccel_fake::kernels`).
 //!
 //! Where the real driver leaves room the fake takes the strict side: a call without the right context fails, memory that is
-//! freed and code that is loaded wait for the device, one blocked host function blocks all others, handles are checked.
+//! freed and code that is loaded wait for the device, calls at exit fail once the driver's own handler has run, one blocked host function blocks all others, handles are checked.
 //!
 //! What it is like is said by variables, read once:
 //!
@@ -17,6 +17,7 @@
 //! | `ANYACCEL_FAKE_CUDA_DRIVER` | version of CUDA that it says it implements | 12.2 |
 //! | `ANYACCEL_FAKE_CUDA_PEERS` | 0: cards don't reach each other | 1 |
 //! | `ANYACCEL_FAKE_CUDA_FAIL` | `call:n:code,...`: the n-th call of that name fails | |
+//! | `ANYACCEL_FAKE_CUDA_LATE` | `abort`: a call after the driver has shut down at exit ends the process | an error |
 //! | `ANYACCEL_FAKE_CUDA_LOG` | a file that gets a line for each call | |
 //!
 //! [`install`] puts a copy where it can be loaded from, without the symbols that its version of the driver lacks.

@@ -130,12 +130,15 @@ impl Stream {
         }
     }
 
-    /// Runs a list in order, as one.
-    pub(crate) fn enqueue_all(self: &Arc<Self>, work: Vec<Work>) -> Result {
+    /// Runs a list in order, as one, behind a point, and says where it ends.
+    pub(crate) fn enqueue_all(self: &Arc<Self>, work: Vec<Work>, point: &mut Arc<Point>) -> Result {
         if lock(&self.state).capture.is_some() {
             return Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         }
-        self.push(work.into_iter().map(Task::Work));
+        let before = std::mem::take(point);
+        let wait = (!before.ended()).then_some(Task::Await(before));
+        let end = Task::Record(Arc::clone(point));
+        self.push(wait.into_iter().chain(work.into_iter().map(Task::Work)).chain([end]));
         Ok(())
     }
 

@@ -2,9 +2,9 @@
 
 use crate::abi::version;
 use anyaccel_fake::failures::Failures;
+use anyaccel_kit::Published;
 use std::env;
-use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A card.
 pub(crate) struct Card {
@@ -71,6 +71,8 @@ pub(crate) struct Config {
     pub(crate) host_memory: u64,
     without: Vec<String>,
     pub(crate) failures: Failures,
+    /// Code that can't be built is found out when a kernel is made of it.
+    pub(crate) lazy: bool,
     pub(crate) log: Option<std::fs::File>,
 }
 
@@ -86,24 +88,11 @@ impl Config {
     }
 }
 
-static CONFIG: AtomicPtr<Config> = AtomicPtr::new(ptr::null_mut());
+static CONFIG: Published<Config> = Published::new();
 
 /// The configuration of this process.
 pub(crate) fn config() -> &'static Config {
-    // SAFETY: null, or leaked below before it was published.
-    if let Some(config) = unsafe { CONFIG.load(Ordering::Acquire).as_ref() } {
-        return config;
-    }
-    let ours = Box::into_raw(Box::new(read()));
-    match CONFIG.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
-        // SAFETY: leaked just now.
-        Ok(_) => unsafe { &*ours },
-        // SAFETY: leaked by the thread that was first; ours was seen by nobody.
-        Err(theirs) => unsafe {
-            drop(Box::from_raw(ours));
-            &*theirs
-        },
-    }
+    CONFIG.get().unwrap_or_else(|| CONFIG.publish(read()))
 }
 
 fn read() -> Config {
@@ -127,6 +116,7 @@ fn read() -> Config {
             .map(str::to_owned)
             .collect(),
         failures: Failures::new(&text("FAIL").unwrap_or_default()),
+        lazy: text("LAZY").as_deref() == Some("1"),
         log,
     }
 }

@@ -3,9 +3,9 @@
 use crate::abi::{Handle, ZE_RESULT_ERROR_INVALID_ARGUMENT, ZE_RESULT_ERROR_INVALID_NULL_HANDLE};
 use crate::call::Result;
 use crate::config::{Card, config, uuid};
+use anyaccel_kit::Published;
 use std::env;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The only driver.
 pub(crate) const DRIVER: Handle = 0x00D1_0000_0000;
@@ -55,12 +55,11 @@ pub(crate) struct View {
     all: Vec<&'static Device>,
 }
 
-static VIEW: AtomicPtr<View> = AtomicPtr::new(ptr::null_mut());
+static VIEW: Published<View> = Published::new();
 
 /// What the driver found, once it has started.
 pub(crate) fn view() -> Option<&'static View> {
-    // SAFETY: null, or leaked by `start` before it was published.
-    unsafe { VIEW.load(Ordering::Acquire).as_ref() }
+    VIEW.get()
 }
 
 pub(crate) fn get(handle: Handle) -> Result<&'static Device> {
@@ -73,15 +72,8 @@ pub(crate) fn get(handle: Handle) -> Result<&'static Device> {
 
 /// Looks for devices, the first time; says how many there are. `None`: the mask is not one that the driver can read.
 pub(crate) fn start() -> Option<usize> {
-    if let Some(view) = view() {
-        return Some(view.devices.len());
-    }
-    let ours = Box::into_raw(Box::new(look()?));
-    if VIEW.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // SAFETY: another thread was first; ours was seen by nobody.
-        drop(unsafe { Box::from_raw(ours) });
-    }
-    view().map(|view| view.devices.len())
+    let view = VIEW.get_or_make(|| look().ok_or(())).ok()?;
+    Some(view.devices.len())
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -112,7 +104,7 @@ fn ordered() -> Vec<&'static Card> {
 
 /// The tiles of each card that the mask leaves. The grammar is written out here once more, as the driver has it, so that a
 /// test can find the two to differ: a set of numbers, in any order and as often as one likes; numbers too large are ignored;
-/// what is no number ends the driver.
+/// what is no number, where the driver looks at it, ends the driver, and so does a tile with more than one level below it.
 fn masked(cards: &[&'static Card], hierarchy: Hierarchy, mask: &str) -> Option<Vec<Vec<u32>>> {
     let whole = |card: &&Card| (0..card.tiles).collect::<Vec<u32>>();
     if mask.is_empty() || mask == "default" {
@@ -121,21 +113,23 @@ fn masked(cards: &[&'static Card], hierarchy: Hierarchy, mask: &str) -> Option<V
     let mut left: Vec<Vec<u32>> = cards.iter().map(|_| Vec::new()).collect();
     let flat: Vec<(usize, u32)> =
         cards.iter().enumerate().flat_map(|(at, card)| (0..card.tiles).map(move |tile| (at, tile))).collect();
-    for entry in mask.split(',') {
-        let mut parts = entry.split('.');
-        let index = number(parts.next().unwrap_or_default())?;
-        let (sub, more) = (parts.next(), parts.next().is_some());
+    for entry in split(mask, ',') {
+        let parts = split(entry, '.');
+        let index = number(parts.first()?)? as usize;
         if hierarchy == Hierarchy::Composite {
             let Some(card) = cards.get(index) else { continue };
-            match sub.map(number) {
-                None => left[index].extend(whole(card)),
-                Some(Some(tile)) if tile < card.tiles as usize && !more => left[index].push(tile as u32),
-                Some(Some(_)) => {}
-                Some(None) => return None,
+            let Some(tile) = parts.get(1) else {
+                left[index].extend(whole(card));
+                continue;
+            };
+            let tile = number(tile)?;
+            match parts.len() {
+                _ if tile >= card.tiles => {}
+                2 => left[index].push(tile),
+                3 => {}
+                _ => return None,
             }
-        } else if sub.is_none()
-            && let Some(&(card, tile)) = flat.get(index)
-        {
+        } else if let ([_], Some(&(card, tile))) = (&parts[..], flat.get(index)) {
             left[card].push(tile);
         }
     }
@@ -146,17 +140,30 @@ fn masked(cards: &[&'static Card], hierarchy: Hierarchy, mask: &str) -> Option<V
     Some(left)
 }
 
-/// A number as `stoul` reads it: decimal, octal or hexadecimal, with whatever behind it.
-fn number(text: &str) -> Option<usize> {
+/// The parts of a text as the driver has them: nothing behind the last separator is no part.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let mut parts: Vec<&str> = text.split(separator).collect();
+    if parts.last().is_some_and(|last| last.is_empty()) {
+        parts.pop();
+    }
+    parts
+}
+
+/// A number as `stoul` reads it, in 32 of its bits: decimal, octal or hexadecimal, with whatever behind it.
+fn number(text: &str) -> Option<u32> {
     let text = text.trim_start();
-    let text = text.strip_prefix('+').unwrap_or(text);
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(text) => (true, text),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => (hex, 16),
         _ if text.starts_with('0') => (text, 8),
         _ => (text, 10),
     };
     let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
-    usize::from_str_radix(&digits[..end], radix).ok()
+    let value = u64::from_str_radix(&digits[..end], radix).ok()?;
+    Some(if negative { value.wrapping_neg() } else { value } as u32)
 }
 
 fn look() -> Option<View> {
@@ -205,16 +212,25 @@ mod tests {
         for hierarchy in [Hierarchy::Composite, Hierarchy::Flat, Hierarchy::Combined] {
             assert_eq!(left(hierarchy, ""), all);
             assert_eq!(left(hierarchy, "default"), all);
-            for junk in ["x", "0,", "0,x", "-"] {
+            for junk in ["x", "0,x", "-", ",", "0,,", ",0", "."] {
                 assert_eq!(left(hierarchy, junk), None, "{junk}");
             }
-            assert_eq!(left(hierarchy, "9"), Some(vec![vec![], vec![]]));
+            for nothing in ["9", "9,", "-1", "9.x", "0.7", "1.9,"] {
+                assert_eq!(left(hierarchy, nothing), Some(vec![vec![], vec![]]), "{nothing}");
+            }
+            for (ended, whole) in [("0,", "0"), ("0,1,", "1,0"), ("0.", "0"), ("4294967297", "1")] {
+                assert_eq!(left(hierarchy, ended), left(hierarchy, whole), "{ended}");
+            }
         }
         assert_eq!(left(Hierarchy::Composite, "1,1"), Some(vec![vec![], vec![0, 1]]));
         assert_eq!(left(Hierarchy::Composite, "1.1,0.0,1.1,1.7"), Some(vec![vec![0], vec![1]]));
         assert_eq!(left(Hierarchy::Composite, "0x1"), Some(vec![vec![], vec![0, 1]]));
         assert_eq!(left(Hierarchy::Composite, " 1tail"), Some(vec![vec![], vec![0, 1]]));
-        assert_eq!(left(Hierarchy::Composite, "0.x"), None);
+        for junk in ["0.x", "0..1", "0.1.0.0"] {
+            assert_eq!(left(Hierarchy::Composite, junk), None, "{junk}");
+            assert_eq!(left(Hierarchy::Flat, junk), Some(vec![vec![], vec![]]), "{junk}");
+        }
+        assert_eq!(left(Hierarchy::Composite, "0.1.0"), Some(vec![vec![], vec![]]));
         assert_eq!(left(Hierarchy::Flat, "3,0,3"), Some(vec![vec![0], vec![1]]));
         assert_eq!(left(Hierarchy::Flat, "0.1"), Some(vec![vec![], vec![]]));
     }

@@ -21,6 +21,19 @@ const NEWER: &[(&str, (u32, u32))] = &[
 /// Functions of extensions, which have no names in any loader that is meant here.
 const BY_ADDRESS: &[&str] = &["Graph", "zex"];
 
+/// Variables of the interface, and of the backend's search, that would change what a process sees of a fake.
+pub const FOREIGN: [&str; 9] = [
+    "ZE_AFFINITY_MASK",
+    "ZE_FLAT_DEVICE_HIERARCHY",
+    "ZE_ENABLE_PCI_ID_DEVICE_ORDER",
+    "ZES_ENABLE_SYSMAN",
+    "ZE_ENABLE_VALIDATION_LAYER",
+    "ZE_ENABLE_PARAMETER_VALIDATION",
+    "ZE_ENABLE_ALT_DRIVERS",
+    "ANYACCEL_ZE_LIBRARY",
+    "ANYACCEL_BACKEND",
+];
+
 /// What the fake is installed as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loader {
@@ -54,14 +67,27 @@ pub fn install(folder: &Path, as_what: Loader) -> io::Result<Installed> {
             newer || BY_ADDRESS.iter().any(|part| name.contains(part))
         }
     });
-    let own = as_what != Loader::Real;
-    let name = if own { "libze_loader.so.1" } else { "libze_fake_gpu.so.1" };
-    library::place(&bytes, folder, name)?;
-    let path = folder.join(name);
-    Ok(Installed { loader: own.then(|| path.clone()), driver: path })
+    library::place(&bytes, folder, as_what.file())?;
+    Ok(Installed::at(folder, as_what))
+}
+
+impl Loader {
+    /// The name of the file that is installed.
+    const fn file(self) -> &'static str {
+        match self {
+            Self::Real => "libze_fake_gpu.so.1",
+            Self::Own(..) => "libze_loader.so.1",
+        }
+    }
 }
 
 impl Installed {
+    /// The fake that was installed in a folder.
+    pub fn at(folder: &Path, as_what: Loader) -> Self {
+        let driver = folder.join(as_what.file());
+        Self { loader: (as_what != Loader::Real).then(|| driver.clone()), driver }
+    }
+
     /// Finds the control of this fake, which is loaded if it was not.
     ///
     /// # Errors

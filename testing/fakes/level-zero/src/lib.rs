@@ -26,6 +26,7 @@
 //! | `ANYACCEL_FAKE_ZE_TIMER` | `frequency:bits:kernel bits:start` of the timer | 19200000:36:32:0 |
 //! | `ANYACCEL_FAKE_ZE_WITHOUT` | what it lacks: `in_order`, `virtual_memory`, `host_function`, `import`, `graph_exp`, `graph_ext`, `sysman`, `fp16`, and `sysman_late`, for a Sysman that doesn't start after the runtime | |
 //! | `ANYACCEL_FAKE_ZE_FAIL` | `call:n:code,...`: the n-th call of that name fails; `call:all:code`: all; `*`: of any name | |
+//! | `ANYACCEL_FAKE_ZE_LAZY` | 1: code that can't be built becomes a module, and its kernels fail | 0 |
 //! | `ANYACCEL_FAKE_ZE_LOG` | a file that gets a line for each call | |
 //!
 //! The driver's own are read too: `ZE_AFFINITY_MASK`, `ZE_FLAT_DEVICE_HIERARCHY`, `ZE_ENABLE_PCI_ID_DEVICE_ORDER`,
@@ -61,4 +62,4 @@ mod virtual_memory;
 mod work;
 
 pub use anyaccel_fake::library::Control;
-pub use install::{Installed, Loader, install};
+pub use install::{FOREIGN, Installed, Loader, install};

@@ -16,6 +16,8 @@ pub(crate) struct Module {
     pub(crate) entries: Vec<Arc<Entry>>,
     names: Vec<CString>,
     binary: Vec<u8>,
+    /// It was not to be built, which is told only when a kernel is made.
+    broken: bool,
     /// Kernels that live.
     pub(crate) kernels: AtomicU32,
 }
@@ -26,7 +28,8 @@ static LOGS: Registry<String> = Registry::new(0x0010_0000_0000);
 /// What binaries of the fake's own begin with; the module that they were made of follows.
 const NATIVE: &[u8; 8] = b"\x7fFAKEZE\x01";
 
-fn build(device: &'static Device, format: u32, bytes: &[u8]) -> std::result::Result<Module, (Code, String)> {
+/// A module, and what the compiler said of it.
+fn build(device: &'static Device, format: u32, bytes: &[u8]) -> std::result::Result<(Module, String), (Code, String)> {
     let source = match format {
         ZE_MODULE_FORMAT_IL_SPIRV => bytes,
         ZE_MODULE_FORMAT_NATIVE => match bytes.strip_prefix(NATIVE) {
@@ -36,14 +39,21 @@ fn build(device: &'static Device, format: u32, bytes: &[u8]) -> std::result::Res
         _ => return Err((ZE_RESULT_ERROR_INVALID_ENUMERATION, String::new())),
     };
     let target = Target { most: (1, 4), fp16: config().has("fp16"), fp64: device.card.fp64 };
-    let entries = spirv::compile(source, &target).map_err(|log| (ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, log))?;
-    Ok(Module {
+    let (entries, said) = match spirv::compile(source, &target) {
+        Ok(entries) => (entries, String::new()),
+        Err(log) if config().lazy => (Vec::new(), log),
+        Err(log) => return Err((ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, log)),
+    };
+    let broken = !said.is_empty();
+    let module = Module {
         device,
         names: entries.iter().filter_map(|entry| CString::new(entry.name.as_str()).ok()).collect(),
         entries: entries.into_iter().map(Arc::new).collect(),
         binary: [NATIVE, source].concat(),
+        broken,
         kernels: AtomicU32::new(0),
-    })
+    };
+    Ok((module, said))
 }
 
 exports! {
@@ -64,7 +74,7 @@ exports! {
         get(desc.pInputModule)?;
         let bytes = std::slice::from_raw_parts(desc.pInputModule, desc.inputSize);
         let (result, text) = match build(device, desc.format, bytes) {
-            Ok(module) => (put(out, MODULES.add(module)), String::new()),
+            Ok((module, text)) => (put(out, MODULES.add(module)), text),
             Err((code, text)) => (Err(code), text),
         };
         if !log.is_null() {
@@ -113,6 +123,9 @@ exports! {
 
 /// Finds a kernel of a module.
 pub(crate) fn find(module: &Module, name: &str) -> Result<Arc<Entry>> {
+    if module.broken {
+        return Err(ZE_RESULT_ERROR_MODULE_BUILD_FAILURE);
+    }
     let found = module.entries.iter().find(|entry| entry.name == name);
     found.cloned().ok_or(ZE_RESULT_ERROR_INVALID_KERNEL_NAME)
 }

@@ -67,6 +67,7 @@ const CALLS: &[Call] = &[
     ("get_device_name", |runtime, device| runtime.get_device_name(device).map(drop)),
     ("get_device_capability", |runtime, device| runtime.get_device_capability(device).map(drop)),
     ("current_stream", |runtime, device| runtime.current_stream(device).map(drop)),
+    ("current_stream_id", |runtime, device| runtime.current_stream_id(device).map(drop)),
     ("default_stream", |runtime, device| runtime.default_stream(device).map(drop)),
     ("Stream", |runtime, device| runtime.stream(device).map(drop)),
     ("get_memory_info", |runtime, device| runtime.get_memory_info(device).map(drop)),

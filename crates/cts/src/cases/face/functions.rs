@@ -119,6 +119,7 @@ fn no_calls_inside(env: &Env) -> Outcome {
     stream.host_fn(move || {
         let calls = [
             ("current_stream", runtime.current_stream(()).map(drop)),
+            ("current_stream_id", runtime.current_stream_id(()).map(drop)),
             ("Stream", runtime.stream(()).map(drop)),
             ("alloc", runtime.alloc(64).map(drop)),
             ("synchronize", runtime.synchronize(())),

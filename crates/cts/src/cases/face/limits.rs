@@ -127,6 +127,9 @@ fn report(env: &Env) -> Outcome {
     same(rule, "the largest free run", report.largest_free, 11 * MIB)?;
     let pin = report.pinned_by.map(|pin| (pin.addr, pin.size, pin.pending));
     same(rule, "who pins it", pin, Some((middle.address(), 4 * MIB, false)))?;
+    same(rule, "the stream that asked", report.stream, Some(0))?;
+    same(rule, "the stream of who pins it", report.pinned_by.and_then(|pin| pin.stream), Some(0))?;
+    expect(rule, text.contains("were requested on stream 0, "), "the stream's id in the text", &text)?;
     for said in ["40.00 MiB", "34.00 MiB", "50.00 MiB", "16.00 MiB", "11.00 MiB", "4.00 MiB", "64.00 MiB", "budget"] {
         expect(rule, text.contains(said), &format!("a text with {said:?}"), &text)?;
     }
