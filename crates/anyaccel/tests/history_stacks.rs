@@ -62,7 +62,7 @@ impl FrameSource for Lines {
     fn resolve(&self, frames: &[u32]) -> Vec<Vec<StackFrame>> {
         self.asked.fetch_add(frames.len(), Ordering::Relaxed);
         let told = |&line: &u32| match line {
-            13 => Vec::new(),
+            9 => Vec::new(),
             _ => vec![StackFrame { name: "f".into(), file: "lines".into(), line }],
         };
         frames.iter().map(told).collect()
@@ -83,12 +83,12 @@ fn each_stack_is_one_number_and_each_frame_is_kept_and_asked_once() {
     for _ in 0..100 {
         assert_eq!(at(1, || at(2, || table.stack(None))), first);
     }
-    let recursive = at(1, || at(1, || at(13, || at(1, || table.stack(None)))));
-    assert_eq!(source.kept(), [(1, 1), (2, 1), (3, 1), (13, 1)]);
+    let recursive = at(1, || at(1, || at(9, || at(1, || table.stack(None)))));
+    assert_eq!(source.kept(), [(1, 1), (2, 1), (3, 1), (9, 1)]);
     assert_eq!(source.asked.load(Ordering::Relaxed), 0, "names are asked for late");
     assert_eq!(lines(&table, first), [2, 1]);
     assert_eq!(lines(&table, second), [3, 1]);
-    assert_eq!(lines(&table, recursive), [1, 1, 1], "of 13 nothing is known");
+    assert_eq!(lines(&table, recursive), [1, 1, 1], "of 9 nothing is known");
     assert_eq!(source.asked.load(Ordering::Relaxed), 4);
     let named = at(2, || table.stack(Some("empty_cache")));
     assert_eq!(table.frames(named)[0].name.as_ref(), "empty_cache");

@@ -5,6 +5,7 @@ use crate::result::{Failure, Result};
 use crate::types::*;
 use face::{FrameSource, StackFrame, StackTable};
 use std::ffi::{CStr, c_char, c_void};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Capture = unsafe extern "C" fn(*mut c_void, *mut anyaccel_frame, usize) -> usize;
@@ -50,6 +51,13 @@ impl CallerFrames {
             && note(self.keep) == note(other.keep)
             && note(self.forget) == note(other.forget)
             && self.resolve as usize == other.resolve as usize
+    }
+}
+
+impl Hash for anyaccel_frame {
+    /// As one number: places in code are small, and few of them differ in the upper half alone.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.code ^ self.at.rotate_left(32));
     }
 }
 

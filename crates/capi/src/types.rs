@@ -394,7 +394,7 @@ pub struct anyaccel_pool_id {
 /// Names a frame of another language: the code and the place in it, say, as numbers that cost nothing to get and mean nothing to
 /// the library. Equal where the frame is the same.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct anyaccel_frame {
     /// The first number.
     pub code: u64,
