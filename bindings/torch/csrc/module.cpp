@@ -7,8 +7,10 @@
 #include "random.h"
 #include "runtime.h"
 
+#include <cxxabi.h>
 #include <pthread.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -18,19 +20,49 @@ namespace torch_anyaccel {
 
 namespace {
 
+[[noreturn]] void stay() {
+  for (;;) {
+    pause();
+  }
+}
+
+// Calls with the GIL. When the interpreter has ended, Python ends a thread that asks for it, through all that it was called by:
+// such a thread stays here instead, until the process has ended.
+template <typename Function>
+void with_gil(Function function) {
+  try {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    try {
+      function();
+    } catch (const abi::__forced_unwind&) {
+      stay();
+    } catch (...) {
+      PyGILState_Release(state);
+      throw;
+    }
+    PyGILState_Release(state);
+  } catch (const abi::__forced_unwind&) {
+    stay();
+  }
+}
+
 // A function of Python, in the order of a stream.
 void host_function(c10::DeviceIndex device, c10::StreamId id, py::function function) {
   // Held by a pointer that is let go with the GIL.
-  std::shared_ptr<py::function> held(new py::function(std::move(function)), [](py::function* last) {
+  std::shared_ptr<PyObject> held(function.release().ptr(), [](PyObject* last) {
     if (Py_IsInitialized()) {
-      const py::gil_scoped_acquire gil;
-      delete last;
+      with_gil([last] { Py_DECREF(last); });
     }
   });
   const py::gil_scoped_release no_gil;
   call_in_order(c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), id), [held = std::move(held)] {
-    const py::gil_scoped_acquire gil;
-    (*held)();
+    with_gil([&held] {
+      if (auto* result = PyObject_CallNoArgs(held.get())) {
+        Py_DECREF(result);
+      } else {
+        throw std::runtime_error(py::detail::error_string());
+      }
+    });
   });
 }
 
