@@ -34,7 +34,7 @@ def train(device: torch.device, workers: int = 2, count: int = 192, batch: int =
 
 if __name__ == "__main__":
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--device", default=small.accelerator())
+    ask.add_argument("--device", type=small.device_name, default=small.accelerator())
     arguments = ask.parse_args()
     # Something runs on the device before the workers are forked: they never touch it, so that does no harm.
     device = torch.device(arguments.device)

@@ -66,7 +66,7 @@ def train(device: torch.device, captured: bool, steps: int = 8, warm_up: int = 2
 
 if __name__ == "__main__":
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--device", default=small.accelerator())
+    ask.add_argument("--device", type=small.device_name, default=small.accelerator())
     device = torch.device(ask.parse_args().device)
     columns = {"eager": train(device, captured=False)}
     if device.type != "cpu":

@@ -48,7 +48,7 @@ def holders_at_the_peak(events: list[dict]) -> list[tuple[int, str]]:
 
 if __name__ == "__main__":
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--device", default=small.accelerator())
+    ask.add_argument("--device", type=small.device_name, default=small.accelerator())
     ask.add_argument("--out", default="memory.pickle")
     arguments = ask.parse_args()
     device = torch.device(arguments.device)

@@ -38,7 +38,7 @@ def largest_batch(device: torch.device, begin: int = 64, end: int = 1 << 16) -> 
 
 if __name__ == "__main__":
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--device", default=small.accelerator())
+    ask.add_argument("--device", type=small.device_name, default=small.accelerator())
     batch, peak, said = largest_batch(torch.device(ask.parse_args().device))
     print(f"the largest batch that fits: {batch}, which takes {peak / 2**20:.1f} MiB at most")
     print("the next one:", said.splitlines()[0] if said else "fits, too")

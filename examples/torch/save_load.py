@@ -59,6 +59,6 @@ def saved_and_loaded(first: torch.device, then: list[torch.device], steps: int =
 
 if __name__ == "__main__":
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--device", default=small.accelerator())
+    ask.add_argument("--device", type=small.device_name, default=small.accelerator())
     devices = small.all_of(ask.parse_args().device)
     small.table("saved after the fourth step", saved_and_loaded(devices[0], [*devices, torch.device("cpu")]))

@@ -3,6 +3,8 @@
 Data and first weights are made on the CPU from a seed, so that two devices asked for the same run begin with the same bits.
 """
 
+import argparse
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -89,9 +91,28 @@ def accelerator() -> str:
     return found.type if found else "cpu"
 
 
-def all_of(kind: str) -> list[torch.device]:
-    """Every device of that kind."""
-    return [torch.device("cpu")] if kind == "cpu" else [torch.device(kind, i) for i in range(torch.accelerator.device_count())]
+def device_name(text: str) -> str:
+    """For `argparse`: the name of a device that PyTorch has."""
+    try:
+        torch.empty(0, device=text)
+    except (RuntimeError, AssertionError) as error:
+        raise argparse.ArgumentTypeError(f"there is no device {text!r}: {str(error).splitlines()[0]}") from None
+    return text
+
+
+def at_least_one(text: str) -> int:
+    """For `argparse`: a number of steps."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
+    return int(text)
+
+
+def all_of(name: str) -> list[torch.device]:
+    """Every device of that kind, or the one that is named with its index."""
+    device = torch.device(name)
+    if device.type == "cpu" or device.index is not None:
+        return [device]
+    return [torch.device(device.type, i) for i in range(torch.accelerator.device_count())]
 
 
 def table(title: str, columns: dict[str, list[float]]) -> None:

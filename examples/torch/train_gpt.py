@@ -30,8 +30,8 @@ def train(devices: list[torch.device], steps: int = 10, batch: int = 32) -> list
 
 if __name__ == "__main__":
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    ask.add_argument("--device", default=small.accelerator())
-    ask.add_argument("--steps", type=int, default=10)
+    ask.add_argument("--device", type=small.device_name, default=small.accelerator())
+    ask.add_argument("--steps", type=small.at_least_one, default=10)
     arguments = ask.parse_args()
     devices = small.all_of(arguments.device)
     here, cpu = train(devices, arguments.steps), train([torch.device("cpu")], arguments.steps)

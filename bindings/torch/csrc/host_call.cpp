@@ -338,7 +338,8 @@ class HostCall {
         for_tensors(value, [&](const at::Tensor& computed) {
           TORCH_CHECK_NOT_IMPLEMENTED(
               computed.layout() == at::kStrided && !computed.is_quantized(), name_of(asked_),
-              " is not available for the device ", c10::DeviceTypeName(kDevice, true), ": it returns a sparse or quantized tensor.");
+              " is not available for the device ", c10::DeviceTypeName(kDevice, true),
+              ": it returns a sparse or quantized tensor.");
           const auto tensor = computed.resolve_conj().resolve_neg();
           auto result = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(*device_));
           upload(result, tensor);

@@ -132,8 +132,8 @@ std::vector<at::Tensor> make_overlapping_images(const std::vector<at::Tensor>& o
     for (auto place = first; place != last; ++place) {
       const auto& tensor = of[place->index];
       const auto bytes = place->begin - first->begin;
-      images[place->index] =
-          bytes % tensor.element_size() == 0 ? image_in(memory, bytes / tensor.element_size(), tensor) : make_image(tensor, room);
+      const auto item = tensor.element_size();
+      images[place->index] = bytes % item == 0 ? image_in(memory, bytes / item, tensor) : make_image(tensor, room);
     }
     first = last;
   }

@@ -9,8 +9,10 @@
 #include "runtime.h"
 #include "stacks.h"
 
+#include <cxxabi.h>
 #include <pthread.h>
 #include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -20,19 +22,37 @@ namespace torch_anyaccel {
 
 namespace {
 
+// Calls a function of Python's, with the GIL. While it ran the interpreter may have gone: then Python ends the thread when it asks for
+// the GIL again, through all that it was called by. It stays here instead, until the process has ended.
+PyObject* call(PyObject* function) {
+  try {
+    return PyObject_CallNoArgs(function);
+  } catch (const abi::__forced_unwind&) {
+    for (;;) {
+      pause();
+    }
+  }
+}
+
 // A function of Python, in the order of a stream.
 void host_function(c10::DeviceIndex device, c10::StreamId id, py::function function) {
   // Held by a pointer that is let go with the GIL.
-  std::shared_ptr<py::function> held(new py::function(std::move(function)), [](py::function* last) {
+  std::shared_ptr<PyObject> held(function.release().ptr(), [](PyObject* last) {
     if (const WithInterpreter python; python) {
-      delete last;
+      Py_DECREF(last);
     }
   });
   const py::gil_scoped_release no_gil;
   call_in_order(c10::Stream(c10::Stream::UNSAFE, c10::Device(kDevice, device), id), [held = std::move(held)] {
-    if (const WithInterpreter python; python) {
-      (*held)();
+    const WithInterpreter python;
+    if (!python) {
+      return;
     }
+    auto* result = call(held.get());
+    if (result == nullptr) {
+      throw std::runtime_error(py::detail::error_string());
+    }
+    Py_DECREF(result);
   });
 }
 

@@ -1,4 +1,4 @@
-"""Every operator of PyTorch's own list, on the device and on the CPU: results, derivatives, in place, into `out`, what is refused.
+"""Every operator of PyTorch's own list, on the device and on the CPU: results, derivatives, what is changed, what is refused.
 
     operator_sweep.py [--dtype float32] [--samples 8] [--report FILE] [NAME ...]
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,11 +29,11 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 # What is drawn, or what nobody wrote.
 NO_VALUES = (
-    "empty", "new_empty", "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "log_normal", "cauchy",
-    "dropout", "rrelu", "fractional_max_pool", "gumbel", "svd_lowrank", "pca_lowrank",
+    "empty", "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "cauchy", "dropout", "rrelu",
+    "fractional_max_pool", "gumbel", "svd_lowrank", "pca_lowrank",
 )  # fmt: skip
-# How long one operator may take.
-SECONDS = 240
+# How long one operator may take, or PyTorch to load.
+SECONDS = 600
 
 
 def device() -> torch.device:
@@ -101,6 +101,10 @@ def same(ours: Any, theirs: Any, values: bool) -> None:
             raise Different(f"{a!r}, not {b!r}")
 
 
+def with_contents(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor) and not leaf.is_meta]
+
+
 def compare(call: Callable[..., Any], sample: Any, values: bool, backward: bool) -> str | None:
     """Nothing if both gave the same or both refused; else what the device did."""
     args = (sample.input, sample.args, sample.kwargs)
@@ -114,7 +118,7 @@ def compare(call: Callable[..., Any], sample: Any, values: bool, backward: bool)
     if error is not None:
         raise error
     same(ours, theirs, values)
-    same([x for x in tree_flatten(there)[0] if isinstance(x, torch.Tensor) and not x.is_meta], [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor) and not x.is_meta], values)
+    same(with_contents(there), with_contents(args), values)
     if not backward:
         return None
     gradients = []
@@ -138,7 +142,7 @@ def compare(call: Callable[..., Any], sample: Any, values: bool, backward: bool)
 def ways(op: Any, dtype: torch.dtype, count: int) -> Iterator[tuple[str, Callable[[], str | None]]]:
     """What is done with an operator, each with a name."""
     values = has_values(op.name)
-    backward = dtype.is_floating_point and op.supports_autograd or dtype.is_complex and op.supports_autograd
+    backward = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     samples = list(op.sample_inputs("cpu", dtype, requires_grad=backward))
     step = max(1, len(samples) // count)
     chosen = samples[::step][:count]
@@ -160,7 +164,9 @@ def ways(op: Any, dtype: torch.dtype, count: int) -> Iterator[tuple[str, Callabl
 
                 # Not contiguous, so that what lies between must be left alone.
                 def room(t: Any) -> Any:
-                    return torch.ones((*t.shape, 2), dtype=t.dtype, device=t.device)[..., 1] if isinstance(t, torch.Tensor) else t
+                    if not isinstance(t, torch.Tensor):
+                        return t
+                    return torch.ones((*t.shape, 2), dtype=t.dtype, device=t.device)[..., 1]
 
                 out = tree_map(room, like)
                 op(x, *args, **kwargs, out=out)
@@ -175,7 +181,7 @@ def ways(op: Any, dtype: torch.dtype, count: int) -> Iterator[tuple[str, Callabl
 def check(op: Any, dtype: torch.dtype, count: int) -> tuple[int, list[str]]:
     """How many ways were tried, and what is wrong."""
     tried, wrong = 0, []
-    with warnings.catch_warnings(), contextlib.suppress(StopIteration):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for way, run in ways(op, dtype, count):
             tried += 1
@@ -206,7 +212,8 @@ def work(dtype: torch.dtype, count: int, names: list[str], start: int) -> None:
         print(json.dumps({"begin": index, "name": name}), flush=True)
         began = time.monotonic()
         tried, wrong = check(op, dtype, count)
-        print(json.dumps({"end": index, "name": name, "tried": tried, "wrong": wrong, "s": round(time.monotonic() - began, 2)}), flush=True)
+        seconds = round(time.monotonic() - began, 2)
+        print(json.dumps({"end": index, "name": name, "tried": tried, "wrong": wrong, "seconds": seconds}), flush=True)
     print(json.dumps({"done": True}), flush=True)
 
 
@@ -229,8 +236,6 @@ def main() -> None:
         options = ["--dtype", given.dtype, "--samples", str(given.samples), "--worker", str(start), *given.names]
         child = subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True)
         now, done = None, False
-        import threading
-
         timer = threading.Timer(SECONDS, child.kill)
         timer.start()
         for line in child.stdout:

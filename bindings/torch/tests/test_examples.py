@@ -1,5 +1,6 @@
 """The programs of examples/torch, run as a user runs them, on two devices of the host, beside the CPU."""
 
+import argparse
 import json
 import os
 import re
@@ -93,3 +94,17 @@ def test_a_memory_history_is_recorded_replayed_and_viewed(tmp_path):
     assert roomy["num_ooms"] == 0
     anyaccel("view", file, "-o", page)
     assert page.stat().st_size > 10_000 and "out_of_memory.py" in page.read_text()
+
+
+def test_arguments_that_are_none(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import small
+
+    for name in ("nope", "anyaccel:99", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match=f"there is no device '{name}': "):
+            small.device_name(name)
+    for steps in ("0", "-1", "many"):
+        with pytest.raises(argparse.ArgumentTypeError, match="from 1 on"):
+            small.at_least_one(steps)
+    assert [str(device) for device in small.all_of("cpu")] == ["cpu"]
+    assert [str(device) for device in small.all_of("anyaccel:1")] == ["anyaccel:1"]

@@ -81,13 +81,14 @@ def test_another_name() -> None:
     warns(python(WORKS, ANYACCEL_TORCH_NAME="Bad Name"), "ANYACCEL_TORCH_NAME='Bad Name'")
 
 
-@pytest.mark.parametrize(
-    "name", ["cuda", "cpu", "meta", "privateuseone", "nn", "ones", "float", "data", "shape", "storage", "a b", "", "x1", "class", "é", "A"]
-)
-def test_names_that_are_none_or_taken(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_load.NAME_VARIABLE, name)
+NO_NAMES = ["a b", "", "x1", "class", "é", "A"]
+TAKEN = ["cuda", "cpu", "meta", "privateuseone", "nn", "ones", "float", "data", "shape", "storage"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES + TAKEN)
+def test_names_that_are_none_or_taken(name: str) -> None:
     with pytest.raises(_load.Unavailable, match=f"{_load.NAME_VARIABLE}='{name}' is (no name|taken)"):
-        _load.register()
+        _load._check_name(name)
 
 
 def test_no_such_backend() -> None:
@@ -123,6 +124,25 @@ def test_an_extension_that_does_not_load(package: Path) -> None:
     (extension,) = package.glob("_C*.so")
     extension.write_bytes(b"\x7fELF")
     warns(python(WORKS, package=package), "extension can't be loaded")
+
+
+def test_loaded_again() -> None:
+    code = (
+        "import sys, torch, torch_anyaccel, importlib; importlib.reload(torch_anyaccel); assert torch_anyaccel.is_registered();"
+        "[sys.modules.pop(name) for name in list(sys.modules) if name.startswith('torch_anyaccel')];"
+        "import torch_anyaccel; assert torch_anyaccel.is_registered(); assert torch.ones(2, device='anyaccel').sum().item() == 2"
+    )
+    done = python(code, ANYACCEL_TORCH_NAME=None)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_functions_that_outlive_the_interpreter() -> None:
+    code = (
+        "import torch, threading, time; wait = threading.Event().wait; run = torch.anyaccel.host_function;"
+        "run(lambda: wait(1)); run(lambda: print('late')); x = torch.ones(3, device='anyaccel'); print('end')"
+    )
+    done = python(code, ANYACCEL_TORCH_NAME=None)
+    assert done.returncode == 0 and done.stdout.startswith("end") and not done.stderr, done.stdout + done.stderr
 
 
 def test_why_not() -> None:

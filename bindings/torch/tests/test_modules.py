@@ -56,3 +56,20 @@ def test_a_device_out_of_range_is_named(device: torch.device) -> None:
     with pytest.raises(RuntimeError, match=rf"\[0, {count}\), but is {count}"):
         torch.accelerator.set_device_index(count)
     assert torch.ones(1, device=device).item() == 1
+
+
+def test_numbers_and_functions_that_are_none(device: torch.device) -> None:
+    module = torch.get_device_module(device)
+    for wrong in (-1, 1 << 70):
+        with pytest.raises(ValueError, match="bytes: expected None or a number"):
+            module.set_memory_budget(wrong)
+    with pytest.raises(TypeError, match="'str' object"):
+        module.set_memory_budget("1GiB")
+    with pytest.raises(ValueError, match="max_entries: expected"):
+        module.record_memory_history("all", max_entries=-1)
+    with pytest.raises(TypeError, match="function: expected something to call, got 3"):
+        module.host_function(3)
+    for wrong in ((), (108,), (-1, 2048), (1 << 40, 2048)):
+        with pytest.raises(ValueError, match="'torch-cuda' needs the numbers"):
+            module.set_random_layout("torch-cuda", *wrong)
+    assert torch.rand(2, device=device).sum().item() > 0

@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 # Writes without saying so, memory shared by arguments, results that have no memory, strides, kernels that look at the device.
 SAMPLE = [
-    "as_strided:partial_views", "cat", "cholesky_solve", "fft.rfft", "index_put", "kthvalue", "linalg.eigh", "masked_select", "mode",
-    "native_batch_norm", "native_layer_norm", "nn.functional.batch_norm", "nn.functional.conv_transpose2d",
+    "as_strided:partial_views", "cat", "cholesky_solve", "fft.rfft", "index_put", "kthvalue", "linalg.eigh", "masked_select",
+    "mode", "native_batch_norm", "native_layer_norm", "nn.functional.batch_norm", "nn.functional.conv_transpose2d",
     "nn.functional.embedding", "nn.functional.group_norm", "scatter_reduce:amax", "sgn", "svd", "take", "unique", "where",
 ]  # fmt: skip
 

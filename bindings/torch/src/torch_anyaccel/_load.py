@@ -25,9 +25,11 @@ def register() -> None:
 
     Raises :class:`Unavailable` before anything was changed.
     """
+    taken = torch._C._get_privateuse1_backend_name()
+    if getattr(getattr(torch, taken, None), "__name__", None) == f"{__package__}.device":
+        return  # by this package, before it was loaded again
     name = os.environ.get(NAME_VARIABLE, DEFAULT_NAME)
     _check_name(name)
-    taken = torch._C._get_privateuse1_backend_name()
     if taken != _TAKEN_BY_NOBODY:
         raise Unavailable(f"PyTorch has room for one device of others, and {taken!r} has it")
     _check_torch()

@@ -7,6 +7,7 @@ seeds that are set before wait for the start.
 from __future__ import annotations
 
 import atexit
+import operator
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -244,6 +245,8 @@ def host_function(function: Callable[[], object], stream: torch.Stream | None = 
 
     It must not wait for the device. What it raises is raised by the next wait for the device.
     """
+    if not callable(function):
+        raise TypeError(f"function: expected something to call, got {function!r}")
     chosen = current_stream() if stream is None else stream
     _C.host_function(chosen.device_index, chosen.stream_id, function)
 
@@ -256,6 +259,8 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
 def set_memory_budget(bytes: int | None, device: Device = None) -> None:
     """Limits what this process takes of a device's memory; None: no limit. Allocations beyond raise
     :class:`torch.OutOfMemoryError`, as on a device that is so small."""
+    if bytes is not None and not 0 <= operator.index(bytes) < 1 << 63:
+        raise ValueError(f"bytes: expected None or a number from 0 to 2^63 - 1, got {bytes}")
     _C.set_memory_budget(_index(device), bytes)
 
 

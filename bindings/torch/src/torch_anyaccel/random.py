@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from . import _C
@@ -96,6 +97,7 @@ def set_random_layout(layout: str, multiprocessors: int = 0, threads_per_multipr
     ``"torch-cuda"``, which gives the bits that PyTorch draws on a CUDA device with so many multiprocessors and threads."""
     if layout not in _LAYOUTS:
         raise ValueError(f"layout: expected 'portable' or 'torch-cuda', got {layout!r}")
-    if layout == "torch-cuda" and not (multiprocessors > 0 and threads_per_multiprocessor > 0):
+    least = int(layout == "torch-cuda")
+    if not all(least <= operator.index(number) < 1 << 32 for number in (multiprocessors, threads_per_multiprocessor)):
         raise ValueError("'torch-cuda' needs the numbers of multiprocessors and of threads that one runs at a time")
     _C.set_random_layout(_LAYOUTS[layout], multiprocessors, threads_per_multiprocessor)
