@@ -5,7 +5,6 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_copy_from.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -55,13 +54,26 @@ at::Tensor empty_strided(
   return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype));
 }
 
+// Gives no memory.
+struct Nothing final : c10::Allocator {
+  c10::DataPtr allocate(size_t) override {
+    return {nullptr, nullptr, raw_deleter(), c10::Device(kDevice, current_device())};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &c10::detail::deleteNothing;
+  }
+
+  void copy_data(void*, const void*, size_t) const override {}
+};
+
 // Zeros without memory, which derivatives of derivatives are made of. Where operators read them PyTorch puts real ones in their
 // place.
 at::Tensor efficient_zeros(
     c10::IntArrayRef size, OptionalType dtype, OptionalLayout layout, OptionalDevice device, std::optional<bool> pin_memory) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
-  at::native::ZeroTensorAllocator nothing(c10::Device(kDevice, current_device()));
-  const auto keys = kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
+  static Nothing nothing; // storages refer to it
+  constexpr auto keys = kKeys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor);
   return at::detail::empty_generic(size, &nothing, keys, c10::dtype_or_default(dtype), std::nullopt);
 }
 
