@@ -126,6 +126,13 @@ def test_an_extension_that_does_not_load(package: Path) -> None:
     warns(python(WORKS, package=package), "extension can't be loaded")
 
 
+def test_imported_before_pytorch() -> None:
+    code = "import torch_anyaccel, torch; assert torch_anyaccel.is_registered(); assert torch.ones(2, device='anyaccel').sum().item() == 2"
+    for autoload in (None, "0"):
+        done = python(code, ANYACCEL_TORCH_NAME=None, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+
+
 def test_loaded_again() -> None:
     code = (
         "import sys, torch, torch_anyaccel, importlib; importlib.reload(torch_anyaccel); assert torch_anyaccel.is_registered();"

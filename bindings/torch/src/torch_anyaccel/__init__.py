@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import warnings
 
-from ._load import Unavailable, register
-
 __all__ = ["Unavailable", "is_registered", "why_not"]
 
 _outcome: Unavailable | bool = False
@@ -22,6 +20,8 @@ def _autoload() -> None:
     global _outcome
     if _outcome:
         return
+    from ._load import Unavailable, register
+
     try:
         register()
         _outcome = True
@@ -42,5 +42,11 @@ def why_not() -> str | None:
     """Why PyTorch does not have the device; None if it has."""
     return str(_outcome) if isinstance(_outcome, Unavailable) else None
 
+
+# Where this is imported first, PyTorch calls `_autoload` while it is imported here: so that comes before what needs PyTorch, and behind
+# what PyTorch needs.
+import torch  # noqa: E402, F401
+
+from ._load import Unavailable  # noqa: E402
 
 _autoload()
