@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import subprocess
@@ -21,6 +22,11 @@ module = torch.get_device_module(NAME)
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
+    # What other tests left behind goes before something is recorded.
+    gc.collect()
+    for device in range(module.device_count()):
+        torch.accelerator.synchronize(device)
+    torch.accelerator.empty_cache()
     yield
     module.record_memory_history(None)
 
@@ -66,8 +72,9 @@ def test_stacks_are_those_of_the_program(device: torch.device, snapshot: Any) ->
     assert [(f["name"], f["filename"]) for f in event["frames"][1:]] == expected
     (block,) = [block for block in blocks(snapshot()) if block["address"] == x.data_ptr()]
     assert block["frames"] == event["frames"]
+    address = x.data_ptr()
     del x
-    (freed,) = events(snapshot(), "free_completed")
+    (freed,) = [event for event in events(snapshot(), "free_completed") if event["addr"] == address]
     assert names(freed)[0] == "test_stacks_are_those_of_the_program" and freed["frames"][0]["line"] > line
 
 
