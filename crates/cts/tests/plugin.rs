@@ -49,6 +49,10 @@ fn main() {
     println!("{loaded}");
     assert!(loaded.is_ok(), "the host device breaks the contract behind the ABI");
     let linked = run(&subjects::host(), &options);
-    assert_eq!(verdicts(&loaded), verdicts(&linked), "what applies differs");
+    println!("{linked}");
+    assert!(linked.is_ok(), "the host device breaks the contract");
+    let (behind, here) = (verdicts(&loaded), verdicts(&linked));
+    let differs: Vec<_> = behind.iter().zip(&here).filter(|(behind, here)| behind != here).collect();
+    assert!(behind.len() == here.len() && differs.is_empty(), "what applies differs: {differs:?}");
     println!("\nthe suite says the same of the linked and the loaded device");
 }
