@@ -18,7 +18,7 @@ use crate::split::Split;
 use crate::stream::Stream;
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Guard, Mutex, Ordering, spin};
 use anyaccel_hal::{Fault, FaultKind};
-use anyaccel_kit::{Call, CallbackConfig, Callbacks, Roster};
+use anyaccel_kit::{Call, CallbackConfig, Callbacks, Roster, Thread};
 use std::fmt;
 use std::sync::Arc;
 
@@ -191,7 +191,7 @@ impl Crew {
 
     fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
         let crew = Arc::clone(self);
-        std::thread::Builder::new().name("anyaccel-host".to_owned()).spawn(move || crew.work()).map(drop)
+        Thread::spawn("anyaccel-host", move || crew.work()).map(drop)
     }
 
     /// Makes sure that there is a worker, so that submitting can't fail.

@@ -6,15 +6,15 @@ use crate::device::SimDevice;
 use crate::execute::{self, Job};
 use crate::state::Shared;
 use anyaccel_hal::{Absence, Check, Device, DeviceInfo, Driver, Fault, Kind, Layer, Probe, Verdict};
+use anyaccel_kit::Thread;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// What the driver and its open devices hold together. When the last of them goes, work not yet begun is dropped (H25).
 pub(crate) struct Life {
     pub(crate) shared: Arc<Shared>,
     generation: u64,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<Thread>>,
 }
 
 impl Life {
@@ -73,9 +73,9 @@ impl Drop for Life {
             None => cancelled.into_iter().map(Job::Cancel).collect(),
         };
         // It can be the one that drops the last device: a kernel that it dropped may have owned it.
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+        if let Some(thread) = thread.filter(|thread| !thread.is_current()) {
             // It waits for no code of users, so not for this thread either. A panic in it has been reported by itself.
-            let _ended = thread.join();
+            thread.join();
         }
         jobs.into_iter().for_each(Job::cancel);
     }

@@ -6,9 +6,8 @@ use crate::handle;
 use crate::schedule::{Head, UserWork, cancel};
 use crate::state::{Held, Shared, State};
 use anyaccel_hal::{Fault, FaultKind, Gate, HostFn, StreamId, Until, Waited};
-use anyaccel_kit::{CallbackConfig, Callbacks};
+use anyaccel_kit::{CallbackConfig, Callbacks, Thread};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 /// A user's code that is to run on a thread that may block.
@@ -18,7 +17,7 @@ pub(crate) enum Job {
 }
 
 /// Starts the threads of [`Execution::Background`].
-pub(crate) fn start(shared: &Arc<Shared>, generation: u64) -> Result<JoinHandle<()>, Fault> {
+pub(crate) fn start(shared: &Arc<Shared>, generation: u64) -> Result<Thread, Fault> {
     let failed = |error: std::io::Error| Fault::new(FaultKind::Driver, "start").note(error.to_string());
     let theirs = Arc::clone(shared);
     let config = CallbackConfig::named("anyaccel-sim user");
@@ -43,7 +42,7 @@ pub(crate) fn start(shared: &Arc<Shared>, generation: u64) -> Result<JoinHandle<
             }
         }
     };
-    Builder::new().name("anyaccel-sim".into()).spawn(run).map_err(failed)
+    Thread::spawn("anyaccel-sim", run).map_err(failed)
 }
 
 impl Job {

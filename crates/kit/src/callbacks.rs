@@ -9,12 +9,12 @@
 //!
 //! A push never loses a job: somebody searches, or was called, or the reserve watches.
 
+use crate::thread::Thread;
 use crate::{Call, Condvar, Guard, Mutex, Roster, spin};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How callback threads behave.
@@ -230,7 +230,7 @@ fn give<J: Send + 'static>(shared: &Arc<Shared<J>>, help: Help) {
 
 fn spawn<J: Send + 'static>(shared: &Arc<Shared<J>>, body: fn(&Arc<Shared<J>>)) -> std::io::Result<()> {
     let own = Arc::clone(shared);
-    thread::Builder::new().name(shared.config.name.to_owned()).spawn(move || body(&own)).map(drop)
+    Thread::spawn(shared.config.name, move || body(&own)).map(drop)
 }
 
 /// An ordinary thread, counted as searching when it begins.
@@ -319,6 +319,7 @@ fn watch<J: Send + 'static>(shared: &Arc<Shared<J>>) {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::thread;
 
     type Job = Box<dyn FnOnce() + Send>;
 
@@ -364,7 +365,8 @@ mod tests {
         let (done, ended) = mpsc::channel();
         for round in 0..2000 {
             let done = done.clone();
-            push(&callbacks, move || done.send(round).unwrap());
+            // The receiver goes when the threads have been counted.
+            push(&callbacks, move || drop(done.send(round)));
             if round % 7 == 0 {
                 assert!(ended.recv_timeout(Duration::from_secs(20)).is_ok());
             }

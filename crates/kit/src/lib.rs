@@ -6,6 +6,7 @@
 //! - [`spin()`]: looking for a short while before sleeping.
 //! - [`Published`]: a value that is published once, without a lock.
 //! - [`Mutex`], [`Condvar`]: locks without poisoning, whose order a thread sanitizer sees.
+//! - [`Thread`]: threads that start in a child of a fork too.
 //! - [`native`], [`symbols!`], [`handles!`]: a vendor's C library, opened at run time, its functions in a table of lines.
 //!
 //! Nothing here is static: all state belongs to the value, so a new generation of the process after a fork builds its own
@@ -18,6 +19,7 @@ mod roster;
 mod slab;
 mod spin;
 mod sync;
+mod thread;
 
 pub use callbacks::{CallbackConfig, Callbacks};
 pub use published::Published;
@@ -25,3 +27,4 @@ pub use roster::{Call, Roster};
 pub use slab::Slab;
 pub use spin::spin;
 pub use sync::{Condvar, Guard, Mutex};
+pub use thread::Thread;
