@@ -31,8 +31,9 @@
  *
  *   C1  A pointer argument is valid for what its function reads or writes through it, during the call. Where it may be NULL
  *       its function says so; NULL elsewhere is refused. Text is terminated and UTF-8.
- *   C2  A handle is not destroyed, nor memory freed, while another thread's call uses it. Using either afterwards is refused,
- *       never undefined: handles and addresses are looked up. An address can be given out again, as with malloc.
+ *   C2  A handle is not destroyed, nor memory freed, while another call uses it: one of another thread, or one that calls a
+ *       function of the caller's. Using either afterwards is refused, never undefined: handles and addresses are looked up. An
+ *       address can be given out again, as with malloc.
  *   C3  struct_size is at most the size of what the pointer points to.
  *   C4  Functions of the caller can be called from any thread, with their data, and do not unwind: no C++ exception, no
  *       longjmp.

@@ -514,7 +514,7 @@ def test_a_seed_counts_for_the_replays_after_it_however_late_they_are_done(devic
                     torch.manual_seed(number // 4)
                 graph.replay()
                 to.copy_(x, non_blocking=True)
-        state = torch.accelerator.random.get_rng_state(device).tolist()
+        state = torch.get_device_module(device).get_rng_state(device).tolist()
         if shut is not None:
             shut.open()
         stream.synchronize()

@@ -168,6 +168,12 @@ impl Buffer {
         Self { runtime, device, len: 0, block: None }
     }
 
+    /// Leaves the block alone, which someone else counts.
+    #[inline]
+    pub(crate) fn forget_block(&mut self) {
+        std::mem::forget(self.block.take());
+    }
+
     pub(crate) fn into_block(self) -> Option<Arc<Block>> {
         self.block
     }

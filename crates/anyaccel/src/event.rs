@@ -9,6 +9,7 @@ use crate::runtime::Runtime;
 use crate::stream::Stream;
 use anyaccel_hal::{Kind, Until, WaitMode};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,7 +27,19 @@ pub struct EventOptions {
     pub interprocess: bool,
 }
 
-struct Inner {
+/// An event that is kept in place, by one owner: what an [`Event`] is a handle of, with all that it does. For tables of events
+/// that have handles of their own, as bindings to other languages do.
+///
+/// ```
+/// use anyaccel::{EventOptions, UniqueEvent};
+/// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+/// let mut table: Vec<UniqueEvent> = Vec::new();
+/// table.push(runtime.unique_event(EventOptions::default())?);
+/// table[0].record(None)?;
+/// table[0].synchronize()?;
+/// # Ok::<(), anyaccel::Error>(())
+/// ```
+pub struct UniqueEvent {
     runtime: Runtime,
     options: EventOptions,
     id: u64,
@@ -53,7 +66,26 @@ struct Inner {
 /// # Ok::<(), anyaccel::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Event(Arc<Inner>);
+pub struct Event(Arc<UniqueEvent>);
+
+impl Event {
+    /// Milliseconds from this event's last recording to another's. As [`UniqueEvent::elapsed_time`], between handles.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn elapsed_time(&self, end: &Event) -> Result<f64> {
+        self.0.elapsed_time(end)
+    }
+}
+
+impl Deref for Event {
+    type Target = UniqueEvent;
+
+    #[inline]
+    fn deref(&self) -> &UniqueEvent {
+        &self.0
+    }
+}
 
 impl PartialEq for Event {
     fn eq(&self, other: &Self) -> bool {
@@ -65,7 +97,19 @@ impl Eq for Event {}
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for UniqueEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event").field("id", &self.event_id()).field("device", &self.device()).finish_non_exhaustive()
+    }
+}
+
+impl From<UniqueEvent> for Event {
+    fn from(event: UniqueEvent) -> Self {
+        Self(Arc::new(event))
     }
 }
 
@@ -76,10 +120,29 @@ impl Runtime {
     /// Those of the device in the options; [`Error::EventOption`] for an option that a started device does not have
     /// (while the runtime has not started, the first recording reports it).
     pub fn event(&self, options: EventOptions) -> Result<Event> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let call = "Event";
+        self.unique_event(options).map(Event::from)
+    }
+
+    /// The same, kept in place. Starts nothing.
+    ///
+    /// # Errors
+    /// As [`Runtime::event`].
+    #[inline]
+    pub fn unique_event(&self, options: EventOptions) -> Result<UniqueEvent> {
+        self.check_event(options)?;
+        Ok(UniqueEvent {
+            runtime: self.clone(),
+            options,
+            id: next_id(),
+            device: bound_to(options),
+            last: Mutex::default(),
+        })
+    }
+
+    #[inline]
+    fn check_event(&self, options: EventOptions) -> Result<()> {
         if let Some(device) = options.device {
-            self.check(call, DeviceArg::Device(device))?;
+            self.check("Event", DeviceArg::Device(device))?;
         }
         if let Some(live) = self.core.started() {
             let ordinal = options.device.and_then(Device::index).unwrap_or_else(|| local::device(self.core.key()));
@@ -87,14 +150,18 @@ impl Runtime {
                 refuse_missing(options, port)?;
             }
         }
-        Ok(Event(Arc::new(Inner {
-            runtime: self.clone(),
-            options,
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            device: options.device.filter(|device| device.index().is_some()).map_or_else(OnceLock::new, OnceLock::from),
-            last: Mutex::default(),
-        })))
+        Ok(())
     }
+}
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The device that an event belongs to before it is recorded.
+fn bound_to(options: EventOptions) -> OnceLock<Device> {
+    options.device.filter(|device| device.index().is_some()).map_or_else(OnceLock::new, OnceLock::from)
 }
 
 /// Options are honoured or refused. None of the backends shares events between processes.
@@ -113,9 +180,36 @@ fn outside(call: &'static str, last: &Recorded) -> Result<()> {
     }
 }
 
-impl Event {
+impl UniqueEvent {
+    /// Makes another event of it, as [`Runtime::unique_event`] would, in its place. Waits for its recordings stay in force.
+    ///
+    /// # Errors
+    /// As [`Runtime::event`]; it is the event that it was then.
+    #[inline]
+    pub fn renew(&mut self, options: EventOptions) -> Result<()> {
+        self.runtime.check_event(options)?;
+        self.forget();
+        // Field by field: what was written in parts just now is not to be read as a whole.
+        let EventOptions { device, enable_timing, blocking, interprocess } = options;
+        self.options.device = device;
+        self.options.enable_timing = enable_timing;
+        self.options.blocking = blocking;
+        self.options.interprocess = interprocess;
+        self.id = next_id();
+        if device.is_some() || self.device.get().is_some() {
+            self.device = bound_to(options);
+        }
+        Ok(())
+    }
+
+    /// Forgets its last recording, as if there had been none. Waits for it stay in force.
+    #[inline]
+    pub fn forget(&mut self) {
+        *self.last.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Recorded>>> {
-        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn last(&self) -> Option<Arc<Recorded>> {
@@ -128,22 +222,22 @@ impl Event {
         if local::in_host_fn() {
             return Err(Error::InsideHostFunction { call });
         }
-        self.0.runtime.check_generation(call, "event")
+        self.runtime.check_generation(call, "event")
     }
 
     /// The number of the event, unique in the process; 0 until it is recorded.
     pub fn event_id(&self) -> u64 {
-        if self.0.runtime.core.current() && self.lock().is_some() { self.0.id } else { 0 }
+        if self.runtime.core.current() && self.lock().is_some() { self.id } else { 0 }
     }
 
     /// The device that it belongs to: the one asked for, or that of the first recording.
     pub fn device(&self) -> Option<Device> {
-        if self.0.runtime.core.current() { self.0.device.get().copied().or(self.0.options.device) } else { None }
+        if self.runtime.core.current() { self.device.get().copied().or(self.options.device) } else { None }
     }
 
     /// The options that it was made with.
     pub fn options(&self) -> EventOptions {
-        self.0.options
+        self.options
     }
 
     /// Records it on a stream, the current one of its device (or of this thread's device) if none is given. An earlier
@@ -155,7 +249,7 @@ impl Event {
     pub fn record(&self, stream: Option<&Stream>) -> Result<()> {
         let call = "Event.record";
         self.usable(call)?;
-        let runtime = &self.0.runtime;
+        let runtime = &self.runtime;
         let bound = self.device();
         let current;
         let stream = match stream {
@@ -173,9 +267,9 @@ impl Event {
         {
             return Err(Error::EventDevice { event, stream: stream.device() });
         }
-        refuse_missing(self.0.options, port)?;
-        let recorded = port.record(&stream.lane, self.0.options.enable_timing)?;
-        let event = *self.0.device.get_or_init(|| stream.device());
+        refuse_missing(self.options, port)?;
+        let recorded = port.record(&stream.lane, self.options.enable_timing)?;
+        let event = *self.device.get_or_init(|| stream.device());
         if event != stream.device() {
             // Another thread recorded it first, on another device.
             return Err(Error::EventDevice { event, stream: stream.device() });
@@ -186,13 +280,13 @@ impl Event {
     }
 
     fn same_kind(&self, stream: &Stream, bound: Option<Device>) -> Result<()> {
-        if self.0.runtime.same(&stream.runtime) {
+        if self.runtime.same(&stream.runtime) {
             return Ok(());
         }
         if !stream.runtime.core.current() {
             return Err(Error::StaleHandle { what: "stream" });
         }
-        match bound.map(Device::kind).or_else(|| self.0.runtime.kind()) {
+        match bound.map(Device::kind).or_else(|| self.runtime.kind()) {
             Some(event) if event != stream.device_type() => {
                 Err(Error::EventKind { event, stream: stream.device_type() })
             }
@@ -216,7 +310,7 @@ impl Event {
         let stream = match stream {
             Some(stream) => stream,
             None => {
-                current = self.0.runtime.current_stream_for(call, DeviceArg::Current)?;
+                current = self.runtime.current_stream_for(call, DeviceArg::Current)?;
                 &current
             }
         };
@@ -258,7 +352,7 @@ impl Event {
     /// The same with a time limit: false if the work goes on.
     ///
     /// # Errors
-    /// As [`Event::synchronize`].
+    /// As [`UniqueEvent::synchronize`].
     pub fn synchronize_for(&self, limit: Duration) -> Result<bool> {
         self.synchronize_until(Instant::now().checked_add(limit))
     }
@@ -268,7 +362,7 @@ impl Event {
         self.usable(call)?;
         let Some(last) = self.last() else { return Ok(true) };
         outside(call, &last)?;
-        let mode = if self.0.options.blocking { WaitMode::Block } else { WaitMode::Auto };
+        let mode = if self.options.blocking { WaitMode::Block } else { WaitMode::Auto };
         if !last.port.wait_host(call, &last.lane, Until::Mark(last.mark), deadline, mode)? {
             return Ok(false);
         }
@@ -281,11 +375,11 @@ impl Event {
     /// # Errors
     /// In this order: [`Error::EventKinds`], [`Error::EventDevices`], [`Error::EventTimingDisabled`],
     /// [`Error::EventNotRecorded`], [`Error::EventNotCompleted`].
-    pub fn elapsed_time(&self, end: &Event) -> Result<f64> {
+    pub fn elapsed_time(&self, end: &UniqueEvent) -> Result<f64> {
         let call = "Event.elapsed_time";
         self.usable(call)?;
         end.usable(call)?;
-        let kind = |event: &Event| event.device().map(Device::kind).or_else(|| event.0.runtime.kind());
+        let kind = |event: &Self| event.device().map(Device::kind).or_else(|| event.runtime.kind());
         if let (Some(this), Some(other)) = (kind(self), kind(end))
             && this != other
         {
@@ -298,11 +392,11 @@ impl Event {
         {
             return Err(Error::EventDevices { this, other });
         }
-        if !(self.0.options.enable_timing && end.0.options.enable_timing) {
+        if !(self.options.enable_timing && end.options.enable_timing) {
             return Err(Error::EventTimingDisabled);
         }
         let (Some(from), Some(to)) = (self.last(), end.last()) else { return Err(Error::EventNotRecorded) };
-        if !self.0.runtime.same(&end.0.runtime) {
+        if !self.runtime.same(&end.runtime) {
             return Err(Error::ForeignRuntime { what: "event" });
         }
         outside(call, &from)?;
@@ -323,7 +417,7 @@ impl Event {
     }
 
     fn kind_or_host(&self) -> Kind {
-        self.device().map(Device::kind).or_else(|| self.0.runtime.kind()).unwrap_or(Kind::HOST)
+        self.device().map(Device::kind).or_else(|| self.runtime.kind()).unwrap_or(Kind::HOST)
     }
 }
 

@@ -83,7 +83,7 @@ pub use deferred::{DEFERRED_LIMIT, DeferKey};
 pub use device::{Device, DeviceArg};
 pub use discover::{Backend, Selection, backends, selection};
 pub use error::{Error, ErrorClass, Result};
-pub use event::{Event, EventOptions};
+pub use event::{Event, EventOptions, UniqueEvent};
 pub use functions::*;
 pub use graph::{Capture, CaptureErrorMode, Graph, GraphError, GraphNode, GraphOptions, GraphUpdate};
 pub use guard::{DeviceIndexGuard, StreamGuard};

@@ -4,7 +4,8 @@
 //!
 //! [`Addresses`] keeps what was given out by address, device memory and pinned memory apart, each behind a lock of its own. A
 //! lock is held for a search alone: blocks are cloned or taken out under it, and used and dropped without it. So any thread may
-//! look anything up, in host functions too.
+//! look anything up, in host functions too. Where the caller promises that nobody takes a block out meanwhile, it is lent: used
+//! without being counted.
 //!
 //! Addresses are looked up, never followed: one that names nothing is an error.
 
@@ -17,6 +18,8 @@ use crate::stream::Stream;
 use anyaccel_hal::{Fault, Kind};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What was given out by address, by where it begins.
@@ -57,6 +60,43 @@ impl<T> Map<T> {
         let blocks = self.lock();
         let (start, (len, block)) = blocks.range(..=addr).next_back()?;
         (addr - start < *len).then(|| (Arc::clone(block), addr - start))
+    }
+}
+
+impl<T> Map<T> {
+    /// The same, not counted.
+    ///
+    /// # Safety
+    /// Nobody removes the block until what this returns was dropped.
+    #[inline]
+    unsafe fn lend(&self, addr: u64) -> Option<(Lent<T>, u64)> {
+        let blocks = self.lock();
+        let (start, (len, block)) = blocks.range(..=addr).next_back()?;
+        // SAFETY: the map's own count lasts, by this function's contract, and `Lent` gives none back.
+        let lent = || Lent(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(block)) }));
+        (addr - start < *len).then(|| (lent(), addr - start))
+    }
+}
+
+/// A block that is counted by its map alone.
+struct Lent<T>(ManuallyDrop<Arc<T>>);
+
+impl<T> Deref for Lent<T> {
+    type Target = Arc<T>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<T> {
+        &self.0
+    }
+}
+
+/// A buffer whose block is counted by its map alone.
+struct LentBuffer(Buffer);
+
+impl Drop for LentBuffer {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.forget_block();
     }
 }
 
@@ -166,6 +206,37 @@ impl Runtime {
         }
     }
 
+    /// Runs a function with device memory that was left to the runtime, by any address inside, and with how far inside the
+    /// address is: as [`Runtime::buffer_at`] for those who know that the memory stays, which needs no counting. Starts nothing.
+    ///
+    /// ```
+    /// # let runtime = anyaccel::Runtime::builder().backend("host").build()?;
+    /// let addr = runtime.buffer_from(b"to be or not to be")?.into_address()?;
+    /// // SAFETY: it is taken back below, after this.
+    /// let left = unsafe { runtime.with_buffer_at(addr + 3, |buffer, offset| buffer.len() - offset)? };
+    /// assert_eq!(left, 15);
+    /// drop(runtime.take_buffer(addr)?);
+    /// # Ok::<(), anyaccel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Runtime::buffer_at`].
+    ///
+    /// # Safety
+    /// Nobody takes the memory by [`Runtime::take_buffer`] until the function has returned.
+    #[inline]
+    pub unsafe fn with_buffer_at<R>(&self, addr: u64, f: impl FnOnce(&Buffer, u64) -> R) -> Result<R> {
+        self.check_generation("with_buffer_at", "address")?;
+        // SAFETY: this function's contract.
+        match unsafe { self.core.addresses.device.lend(addr) } {
+            Some((lent, offset)) => {
+                let buffer = LentBuffer(Buffer::of_block(self.clone(), ManuallyDrop::into_inner(lent.0)));
+                Ok(f(&buffer.0, offset))
+            }
+            None => Err(Error::UnknownAddress { what: DEVICE, addr }),
+        }
+    }
+
     /// Pinned host memory by address, as [`Runtime::pinned`] but for its owner: it is valid until [`Runtime::free_pinned`] is
     /// called, and who reads or writes it has to wait for the copies that use it. 0 for no bytes. May start the runtime.
     ///
@@ -260,8 +331,16 @@ impl Stream {
     }
 
     /// The pinned memory of this stream's device that a range of host memory lies in, and where in it.
-    fn pinned_here(&self, port: &Port, addr: u64, len: u64) -> Option<(Arc<HostBlock>, usize)> {
-        let (block, at) = self.runtime.pinned_block(addr)?;
+    ///
+    /// # Safety
+    /// That memory is not freed until what this returns was dropped.
+    #[inline]
+    unsafe fn pinned_here(&self, port: &Port, addr: u64, len: u64) -> Option<(Lent<HostBlock>, usize)> {
+        if !self.runtime.core.current() {
+            return None;
+        }
+        // SAFETY: this function's contract.
+        let (block, at) = unsafe { self.runtime.core.addresses.pinned.lend(addr)? };
         let fits = at.checked_add(len).is_some_and(|end| end <= block.len as u64);
         (fits && block.port.ordinal == port.ordinal).then_some((block, at as usize))
     }
@@ -279,7 +358,8 @@ impl Stream {
         let port = self.port("Stream.upload_from")?;
         dst.buffer().on(self)?;
         let Some(to) = dst.part()? else { return Ok(()) };
-        match self.pinned_here(port, src.addr() as u64, to.len) {
+        // SAFETY: memory that is read during the call is not freed during it.
+        match unsafe { self.pinned_here(port, src.addr() as u64, to.len) } {
             Some((block, at)) => port.upload(&self.lane, to, &block, at),
             // SAFETY: this function's contract, for the call.
             None => self.upload(dst, unsafe { std::slice::from_raw_parts(src, to.len as usize) }),
@@ -299,7 +379,8 @@ impl Stream {
         let port = self.port("Stream.download_into")?;
         src.buffer().on(self)?;
         let Some(from) = src.part()? else { return Ok(()) };
-        match self.pinned_here(port, dst.addr() as u64, from.len) {
+        // SAFETY: memory that is written during the call is not freed during it.
+        match unsafe { self.pinned_here(port, dst.addr() as u64, from.len) } {
             Some((block, at)) => port.download(&self.lane, &block, at, from),
             // SAFETY: this function's contract, for the call.
             None => self.download(unsafe { std::slice::from_raw_parts_mut(dst, from.len as usize) }, src),

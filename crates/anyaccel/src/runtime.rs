@@ -397,10 +397,21 @@ impl Runtime {
     /// Resolves a device argument and starts the runtime.
     #[inline]
     pub(crate) fn resolve(&self, call: &'static str, device: DeviceArg<'_>) -> Result<u32> {
+        match self.resolve_named(call, device)? {
+            Some(ordinal) => Ok(ordinal),
+            None => Ok(local::device(self.core.key())),
+        }
+    }
+
+    /// The same for those who look at this thread's state anyway: `None` for its current device.
+    #[inline]
+    pub(crate) fn resolve_named(&self, call: &'static str, device: DeviceArg<'_>) -> Result<Option<u32>> {
         match (device, self.core.started()) {
-            (DeviceArg::Current, Some(_)) => Ok(local::device(self.core.key())),
-            (DeviceArg::Index(index), Some(live)) if index >= 0 && index < i64::from(live.count()) => Ok(index as u32),
-            _ => self.resolve_slowly(call, device),
+            (DeviceArg::Current, Some(_)) => Ok(None),
+            (DeviceArg::Index(index), Some(live)) if index >= 0 && index < i64::from(live.count()) => {
+                Ok(Some(index as u32))
+            }
+            _ => self.resolve_slowly(call, device).map(Some),
         }
     }
 

@@ -202,10 +202,7 @@ impl Runtime {
     #[inline]
     pub fn current_stream_id<'a>(&self, device: impl Into<DeviceArg<'a>>) -> Result<(u32, u64)> {
         let call = "current_stream_id";
-        let ordinal = match device.into() {
-            DeviceArg::Current if self.core.started().is_some() => None,
-            device => Some(self.resolve(call, device)?),
-        };
+        let ordinal = self.resolve_named(call, device.into())?;
         match local::stream_id(self.core.key(), ordinal, DEFAULT) {
             Some(current) => Ok(current),
             None => Err(Error::InsideHostFunction { call }),

@@ -2,14 +2,15 @@
 //!
 //! The library is loaded as a C program would have it, so its runtime is another one than the face's here: two of the same.
 //! Each row has the functions of the face that the C function calls; where C names memory by its address the face does too.
-//! Both are called through one closure, and what C can't know while it is compiled the face does not know either. So what is
+//! Where the rules of the header let C borrow what safe Rust has to share (C2), it does, and is the faster one for it. Both are
+//! called through one closure, and what C can't know while it is compiled the face does not know either. So what is
 //! added is the call itself and all that a shared library pays for: looks at thread-local state are a call there, and a load in
 //! this program.
 //!
 //! `cargo bench -p anyaccel-capi [-- WORD]`: rows whose name has the word. `ANYACCEL_LIBRARY` names another library to measure.
 
 use face::random::{Distribution, Generator, Options, State};
-use face::{BufferSlice, DType, EventOptions, Runtime, Stream};
+use face::{BufferSlice, DType, Event, EventOptions, Runtime, Stream};
 use libloading::Library;
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -199,12 +200,31 @@ fn main() {
     runtime.ensure_started().expect("the host starts");
     c!((api.init)());
 
-    let stream = &runtime.stream(0).expect("a stream");
-    let mut number = 0;
-    c!((api.stream_from_pool)(0, 0, &raw mut number));
+    let [stream, side] = &[(), ()].map(|()| runtime.stream(0).expect("a stream"));
+    let [number, other] = [(), ()].map(|()| {
+        let mut number = 0;
+        c!((api.stream_from_pool)(0, 0, &raw mut number));
+        number
+    });
+    let settle = || {
+        side.synchronize().expect("ended");
+        c!((api.stream_synchronize)(other));
+    };
     devices(&rows, api, runtime);
     streams(&rows, api, runtime, stream, number);
-    events(&rows, api, runtime, stream, number);
+    rows.compare(
+        "stream waits for a stream",
+        || side.wait_stream(stream).expect("enqueued"),
+        || c!((api.stream_wait_stream)(other, number)),
+        settle,
+    );
+    let (event, handle) = events(&rows, api, runtime, stream, number);
+    rows.compare(
+        "wait for an event of another",
+        || event.wait(Some(side)).expect("enqueued"),
+        || c!((api.event_wait)(handle, other)),
+        settle,
+    );
     generators(&rows, api, runtime);
     memory(&rows, api, runtime, stream, number);
     pinned(&rows, api, runtime, stream, number);
@@ -283,22 +303,11 @@ fn streams(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u
         || c!((api.stream_synchronize)(number)),
         idle,
     );
-    let side = runtime.stream(0).expect("a stream");
-    c!((api.stream_from_pool)(0, 0, &raw mut other));
-    let settle = || {
-        side.synchronize().expect("ended");
-        c!((api.stream_synchronize)(other));
-    };
-    rows.compare(
-        "stream waits for a stream",
-        || side.wait_stream(stream).expect("enqueued"),
-        || c!((api.stream_wait_stream)(other, number)),
-        settle,
-    );
 }
 
-fn events(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64) {
-    let (mut event, mut made, mut flag, mut other) = (0, 0, false, 0);
+/// The event that it recorded, of either.
+fn events(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u64) -> (Event, u64) {
+    let (mut event, mut made, mut flag) = (0, 0, false);
     rows.compare(
         "make and drop an event",
         || sink(runtime.event(EventOptions::default())),
@@ -326,18 +335,7 @@ fn events(rows: &Rows, api: &Api, runtime: &Runtime, stream: &Stream, number: u6
         || c!((api.event_wait)(event, number)),
         idle,
     );
-    let side = runtime.stream(0).expect("a stream");
-    c!((api.stream_from_pool)(0, 0, &raw mut other));
-    let settle = || {
-        side.synchronize().expect("ended");
-        c!((api.stream_synchronize)(other));
-    };
-    rows.compare(
-        "wait for an event of another",
-        || face.wait(Some(&side)).expect("enqueued"),
-        || c!((api.event_wait)(event, other)),
-        settle,
-    );
+    (face, event)
 }
 
 fn generators(rows: &Rows, api: &Api, runtime: &Runtime) {

@@ -5,7 +5,7 @@ use crate::result::{Failure, Result, call};
 use crate::state;
 use crate::stream::with_stream_in;
 use crate::types::*;
-use face::{Device, Event, EventOptions, Runtime, Stream};
+use face::{Device, EventOptions, Stream, UniqueEvent};
 
 /// Makes an event. It comes to life when it is first recorded.
 ///
@@ -20,25 +20,32 @@ pub unsafe extern "C" fn anyaccel_event_create(device: i32, flags: u32, event: *
         if flags & !known != 0 {
             return Err(Failure::argument(format!("flags {flags:#x}: only ANYACCEL_EVENT_* are known")));
         }
-        let runtime = Runtime::global();
+        let tables = state::tables();
+        let runtime = tables.runtime();
         let bound = match u32::try_from(device) {
             Ok(index) => Some(Device::new(runtime.kind().ok_or(face::Error::NoAccelerator)?, Some(index))),
             Err(_) => None,
         };
-        let made = runtime.event(EventOptions {
+        let options = EventOptions {
             device: bound,
             enable_timing: flags & ANYACCEL_EVENT_TIMING != 0,
             blocking: flags & ANYACCEL_EVENT_BLOCKING != 0,
             interprocess: flags & ANYACCEL_EVENT_INTERPROCESS != 0,
-        })?;
-        out.put(state::tables().events.insert(made)?);
+        };
+        out.put(tables.events.insert_with(|place| {
+            match place {
+                Some(event) => event.renew(options)?,
+                None => *place = Some(runtime.unique_event(options)?),
+            }
+            Ok(())
+        })?);
         Ok(())
     })
 }
 
 /// Runs `f` with the event of a handle.
 #[inline]
-pub(crate) fn with<T>(event: anyaccel_event, f: impl FnOnce(&Event) -> face::Result<T>) -> Result<T> {
+pub(crate) fn with<T>(event: anyaccel_event, f: impl FnOnce(&UniqueEvent) -> face::Result<T>) -> Result<T> {
     state::tables().events.with(event, |event| Ok(f(event)?))
 }
 
@@ -47,7 +54,7 @@ pub(crate) fn with<T>(event: anyaccel_event, f: impl FnOnce(&Event) -> face::Res
 fn with_both(
     event: anyaccel_event,
     stream: anyaccel_stream,
-    f: impl FnOnce(&Event, &Stream) -> face::Result<()>,
+    f: impl FnOnce(&UniqueEvent, &Stream) -> face::Result<()>,
 ) -> Result {
     let tables = state::tables();
     with_stream_in(tables, stream, ANYACCEL_CURRENT_DEVICE, |stream| {
@@ -58,7 +65,15 @@ fn with_both(
 /// Destroys an event. Waits for it stay in force; never waits. 0 is fine.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_destroy(event: anyaccel_event) -> anyaccel_result {
-    call(|| if event == 0 { Ok(()) } else { state::tables().events.remove(event).map(drop) })
+    call(|| match event {
+        0 => Ok(()),
+        // The place keeps what an event is made of.
+        event => state::tables().events.remove_with(event, |place| {
+            if let Some(event) = place {
+                event.forget();
+            }
+        }),
+    })
 }
 
 /// Records an event on a stream. An earlier recording is forgotten; waits for it stay in force.
@@ -80,7 +95,7 @@ pub unsafe extern "C" fn anyaccel_event_query(event: anyaccel_event, ended: *mut
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(ended, "ended")? };
-        out.put(with(event, Event::query)?);
+        out.put(with(event, UniqueEvent::query)?);
         Ok(())
     })
 }
@@ -88,7 +103,7 @@ pub unsafe extern "C" fn anyaccel_event_query(event: anyaccel_event, ended: *mut
 /// Waits on this thread for the work before the last recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn anyaccel_event_synchronize(event: anyaccel_event) -> anyaccel_result {
-    call(|| with(event, Event::synchronize))
+    call(|| with(event, UniqueEvent::synchronize))
 }
 
 /// Milliseconds from the last recording of one event to that of another. Both need ANYACCEL_EVENT_TIMING, and have to have
@@ -102,8 +117,9 @@ pub unsafe extern "C" fn anyaccel_event_elapsed(
     call(|| {
         // SAFETY: C1 is this function's condition.
         let out = unsafe { Out::new(milliseconds, "milliseconds")? };
-        let end = with(end, |end| Ok(end.clone()))?;
-        out.put(with(start, |start| start.elapsed_time(&end))?);
+        let events = &state::tables().events;
+        let took = events.with(start, |start| events.with(end, |end| Ok(start.elapsed_time(end)?)))?;
+        out.put(took);
         Ok(())
     })
 }

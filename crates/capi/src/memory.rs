@@ -82,8 +82,9 @@ pub extern "C" fn anyaccel_record_stream(memory: *mut c_void, stream: anyaccel_s
     }
     call(|| {
         with_stream(stream, |stream| {
-            let (buffer, _) = stream.runtime().buffer_at(memory.addr() as u64)?;
-            Ok(buffer.record_stream(stream)?)
+            let record = |buffer: &Buffer, _| buffer.record_stream(stream);
+            // SAFETY: by C2 nobody frees it during the call.
+            Ok(unsafe { stream.runtime().with_buffer_at(memory.addr() as u64, record)? }?)
         })
     })
 }
@@ -133,11 +134,11 @@ pub(crate) fn with_place<T>(
     f: impl FnOnce(&Buffer, u64) -> Result<T>,
 ) -> Result<T> {
     let addr = pointer.addr() as u64;
-    let (buffer, offset) = runtime.buffer_at(addr)?;
-    if len > buffer.len() - offset {
-        return Err(too_long(&buffer, addr, len, offset));
-    }
-    f(&buffer, offset)
+    let f = |buffer: &Buffer, offset| {
+        if len > buffer.len() - offset { Err(too_long(buffer, addr, len, offset)) } else { f(buffer, offset) }
+    };
+    // SAFETY: by C2 nobody frees it during the call.
+    unsafe { runtime.with_buffer_at(addr, f)? }
 }
 
 #[cold]

@@ -12,7 +12,7 @@ use crate::stream::KnownStreams;
 use crate::table::{GENERATIONS, Table};
 use crate::types::*;
 use face::random::Generator;
-use face::{Event, Graph, MemPool, Runtime, Stream};
+use face::{Graph, MemPool, Runtime, Stream, UniqueEvent};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ pub(crate) struct Tables {
     runtime: Runtime,
     /// How many before it had tables.
     generation: u32,
-    pub(crate) events: Table<Event>,
+    pub(crate) events: Table<UniqueEvent>,
     pub(crate) graphs: Table<Graph>,
     pub(crate) generators: Table<Generator>,
     pub(crate) known_streams: KnownStreams,

@@ -6,8 +6,10 @@
 //!   that was destroyed is refused, even after the place was filled again. It is never 0, and its top bit is clear.
 //! - Between the two stands the table's generation. A child of fork has tables of its own, and what it inherited from its parent
 //!   must never name, or destroy, what it made itself.
-//! - Places are made 256 at a time and never move or go. A place is filled and emptied by who got its index from `spare` and by
-//!   who turned its count to even, each one thread. `with` reads without a lock: C2 keeps handles from being destroyed meanwhile.
+//! - Places are made 256 at a time and never move or go. A place is filled by who got its index from `spare`, and emptied by who
+//!   destroys its handle: C2 keeps other calls from using it meanwhile, a second that destroys it too. So both, and `with`, reach
+//!   the value without a lock.
+//! - A place may keep what was in it, to be filled again without an allocation; its even count says that nothing is there.
 //! - Empty places are a stack, linked through `below`: its top and the number of changes to it are one word. Who takes the top
 //!   has read what lies below it; that number tells whether it still does, since nobody sleeps through 2^44 changes.
 //! - There are no locks.
@@ -103,10 +105,13 @@ impl<T> Table<T> {
         self.chunks.get(index / CHUNK)?.get()?.get(index % CHUNK)
     }
 
+    /// The place of a handle, if it is full under that handle.
     #[inline]
-    fn place(&self, handle: u64) -> Option<&Place<T>> {
+    fn full_place(&self, handle: u64) -> Option<&Place<T>> {
+        let filled = (handle >> 32) as u32;
         // Beyond the last place in any other generation.
-        self.at(handle as u32 ^ self.generation)
+        let place = self.at(handle as u32 ^ self.generation)?;
+        (filled & 1 == 1 && place.filled.load(Ordering::Acquire) == filled).then_some(place)
     }
 
     #[cold]
@@ -120,27 +125,46 @@ impl<T> Table<T> {
 
     /// Keeps a value, and names it.
     pub(crate) fn insert(&self, value: T) -> Result<u64> {
+        self.insert_with(|place| {
+            *place = Some(value);
+            Ok(())
+        })
+    }
+
+    /// Fills a place, and names it. It may hold what [`Table::remove_with`] left there. If that fails the place stays empty.
+    #[inline]
+    pub(crate) fn insert_with(&self, fill: impl FnOnce(&mut Option<T>) -> Result) -> Result<u64> {
         let index = match self.take_spare() {
             Some(index) => index,
             None => self.another()?,
         };
-        let zero = || AtomicU32::new(0);
-        let empty = || Place { filled: zero(), below: zero(), value: UnsafeCell::new(None) };
-        let chunk = self.chunks[index as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| empty()).collect());
-        let place = &chunk[index as usize % CHUNK];
+        let place = match self.at(index) {
+            Some(place) => place,
+            None => self.make(index),
+        };
         // SAFETY: the index is this thread's alone, and the count is even, so nobody reads the place.
-        unsafe { *place.value.get() = Some(value) };
+        if let Err(failure) = fill(unsafe { &mut *place.value.get() }) {
+            self.put_spare(place, index);
+            return Err(failure);
+        }
         let filled = place.filled.load(Ordering::Relaxed) + 1;
         place.filled.store(filled, Ordering::Release);
         Ok(u64::from(filled) << 32 | u64::from(index | self.generation))
     }
 
+    /// The place of an index, the first of its chunk maybe.
+    #[cold]
+    fn make(&self, index: u32) -> &Place<T> {
+        let zero = || AtomicU32::new(0);
+        let empty = || Place { filled: zero(), below: zero(), value: UnsafeCell::new(None) };
+        let chunk = self.chunks[index as usize / CHUNK].get_or_init(|| (0..CHUNK).map(|_| empty()).collect());
+        &chunk[index as usize % CHUNK]
+    }
+
     /// Runs `f` with the value of a handle.
     #[inline]
     pub(crate) fn with<R>(&self, handle: u64, f: impl FnOnce(&T) -> Result<R>) -> Result<R> {
-        let filled = (handle >> 32) as u32;
-        let live = |place: &&Place<T>| filled & 1 == 1 && place.filled.load(Ordering::Acquire) == filled;
-        let Some(place) = self.place(handle).filter(live) else { return Err(self.unknown(handle)) };
+        let Some(place) = self.full_place(handle) else { return Err(self.unknown(handle)) };
         // SAFETY: the place is full, and by C2 stays so during the call.
         match unsafe { &*place.value.get() } {
             Some(value) => f(value),
@@ -150,18 +174,21 @@ impl<T> Table<T> {
 
     /// Takes a value out; its handle names nothing from then on.
     pub(crate) fn remove(&self, handle: u64) -> Result<T> {
+        self.remove_with(handle, Option::take)?.ok_or_else(|| self.unknown(handle))
+    }
+
+    /// Empties the place of a handle, which names nothing from then on. What `f` leaves there is for [`Table::insert_with`].
+    #[inline]
+    pub(crate) fn remove_with<R>(&self, handle: u64, f: impl FnOnce(&mut Option<T>) -> R) -> Result<R> {
         let filled = (handle >> 32) as u32;
-        let taken = |place: &&Place<T>| {
-            let odd = filled & 1 == 1;
-            odd && place.filled.compare_exchange(filled, filled + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let Some(place) = self.place(handle).filter(taken) else { return Err(self.unknown(handle)) };
-        // SAFETY: this thread alone turned the count to even, and the index is not spare yet.
-        let value = unsafe { (*place.value.get()).take() };
+        let Some(place) = self.full_place(handle) else { return Err(self.unknown(handle)) };
+        place.filled.store(filled + 1, Ordering::Release);
+        // SAFETY: the place was full, and by C2 no other call names it; the index is not spare yet.
+        let result = f(unsafe { &mut *place.value.get() });
         if filled < WORN_OUT {
             self.put_spare(place, handle as u32 ^ self.generation);
         }
-        value.ok_or_else(|| self.unknown(handle))
+        Ok(result)
     }
 }
 

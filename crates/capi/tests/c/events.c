@@ -78,6 +78,32 @@ int main(void) {
         REFUSED(ANYACCEL_ERROR_HANDLE, "no live event", anyaccel_event_elapsed(start, bad[i], &ms));
         REFUSED(ANYACCEL_ERROR_HANDLE, "no live event", anyaccel_event_device(bad[i], &device));
     }
+
+    /* Another event in the place of one that was recorded has nothing of it, but for those that wait for it. */
+    OK(anyaccel_event_create(HERE, 0, &plain));
+    for (int round = 0; round < 3; round++) {
+        anyaccel_event old = plain;
+        gate = 0;
+        OK(anyaccel_stream_host_function(one, &wait));
+        OK(anyaccel_event_record(plain, one));
+        OK(anyaccel_event_wait(plain, two));
+        OK(anyaccel_event_query(plain, &ended));
+        CHECK(!ended);
+        OK(anyaccel_event_destroy(plain));
+        OK(anyaccel_event_create(HERE, ANYACCEL_EVENT_TIMING, &plain));
+        CHECK(plain != old);
+        OK(anyaccel_event_query(plain, &ended));
+        CHECK(ended);
+        OK(anyaccel_event_device(plain, &device));
+        CHECK(device == -1);
+        REFUSED(ANYACCEL_ERROR_ARGUMENT, "recorded before", anyaccel_event_elapsed(plain, end, &ms));
+        REFUSED(ANYACCEL_ERROR_HANDLE, "no live event", anyaccel_event_query(old, &ended));
+        OK(anyaccel_stream_query(two, &ended));
+        CHECK(!ended);
+        gate = 1;
+        OK(anyaccel_stream_synchronize(two));
+    }
+    OK(anyaccel_event_destroy(plain));
     OK(anyaccel_event_destroy(start));
     return 0;
 }

@@ -16,6 +16,7 @@ pub(super) const CASES: &[Case] = &[
     Case::face("events.record-query-synchronize", &["event.record"], record_query_synchronize),
     Case::face("events.wait", &["event.wait", "stream.wait"], wait),
     Case::face("events.recorded-again", &["event.record-again"], recorded_again),
+    Case::face("events.renewed", &["event.record-again", "event.unrecorded"], renewed),
     Case::face("events.records-the-current-stream", &["event.record"], records_the_current_stream).devices(2),
     Case::face("events.of-a-device", &["event.device"], of_a_device).devices(2),
     Case::face("events.options", &["event.options"], options),
@@ -128,6 +129,34 @@ fn recorded_again(env: &Env) -> Outcome {
     same("event.record-again", "query still", event.query()?, false)?;
     second.release()?;
     same("event.record-again", "a wait for the last place", event.synchronize_for(face.patience)?, true)
+}
+
+fn renewed(env: &Env) -> Outcome {
+    let face = Face::new(env)?;
+    let runtime = &face.runtime;
+    let (a, waits) = (runtime.stream(())?, runtime.stream(())?);
+    let mut event = runtime.unique_event(EventOptions::default())?;
+    let hold = face.hold(&a)?;
+    event.record(Some(&a))?;
+    event.wait(Some(&waits))?;
+    let (number, device) = (event.event_id(), event.device());
+    let elsewhere = EventOptions { device: Some(Device::new(Kind::HOST, Some(99))), ..EventOptions::default() };
+    expect("event.record-again", event.renew(elsewhere).is_err(), "a refusal of a device that is not there", "none")?;
+    same("event.record-again", "the event that it was", (event.event_id(), event.device()), (number, device))?;
+    same("event.record-again", "query", event.query()?, false)?;
+    // Another event now: nothing was recorded, but who waits still does.
+    event.renew(EventOptions { enable_timing: true, ..EventOptions::default() })?;
+    same("event.unrecorded", "query once renewed", event.query()?, true)?;
+    same("event.unrecorded", "number and device", (event.event_id(), event.device()), (0, None))?;
+    same("event.record-again", "a short wait behind the old place", waits.synchronize_for(MOMENT)?, false)?;
+    hold.release()?;
+    face.finish(&waits)?;
+    event.record(Some(&a))?;
+    expect("event.record-again", ![0, number].contains(&event.event_id()), "a number of its own", event.event_id())?;
+    event.synchronize()?;
+    same("event.elapsed", "time to itself, now that it keeps time", event.elapsed_time(&event)?, 0.0)?;
+    event.forget();
+    same("event.unrecorded", "query once forgotten", event.query()?, true)
 }
 
 fn records_the_current_stream(env: &Env) -> Outcome {
