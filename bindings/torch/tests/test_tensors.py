@@ -209,8 +209,8 @@ def test_pinned_memory(device: torch.device) -> None:
 
 
 # Kept: some versions of torch.compile fail on an operator that is gone.
-OPERATORS = torch.library.Library("anyaccel_tests", "DEF")
-OPERATORS.define("nowhere(Tensor x) -> Tensor")
+LIBRARY = torch.library.Library("anyaccel_tests", "DEF")
+LIBRARY.define("nowhere(Tensor x) -> Tensor")
 
 
 def test_an_operator_that_nobody_has(device: torch.device) -> None:
