@@ -233,6 +233,29 @@ mod tests {
     }
 
     #[test]
+    fn what_a_place_keeps_is_nothing_until_it_is_filled_again() -> Result {
+        let table = Table::new("number", 0);
+        let refused = |place: &mut Option<u32>| {
+            assert!(place.is_none());
+            Err(Failure::argument("no"))
+        };
+        assert!(table.insert_with(refused).is_err(), "an empty place");
+        let one = table.insert(1)?;
+        assert_eq!(table.remove_with(one, |kept| *kept)?, Some(1));
+        assert!(table.with(one, |_| Ok(())).is_err() && table.remove(one).is_err());
+        assert!(table.insert_with(|_| Err(Failure::argument("no"))).is_err(), "a place that kept something");
+        assert!(table.with(one, |_| Ok(())).is_err() && table.with(one + (1 << 32), |_| Ok(())).is_err());
+        let two = table.insert_with(|place| {
+            assert_eq!(*place, Some(1), "the same place");
+            *place = Some(2);
+            Ok(())
+        })?;
+        assert!(two as u32 == one as u32 && two != one);
+        assert_eq!((table.with(two, |&n| Ok(n))?, table.remove(two)?), (2, 2));
+        Ok(())
+    }
+
+    #[test]
     fn generations_have_handles_of_their_own() -> Result {
         let tables = [0, 1, 2, GENERATIONS - 1].map(|generation| Table::new("number", generation));
         let handles = tables.iter().map(|table| table.insert(7)).collect::<Result<Vec<_>>>()?;
