@@ -72,7 +72,7 @@ pub(crate) fn _record_memory_history(
         enabled: choice("enabled", enabled, &[("state", Recorded::State), ("all", Recorded::All)], Recorded::Nothing)?,
         context: choice("context", context, &levels, ContextLevel::Never)?,
         stacks: match choice("stacks", stacks, &[("python", true), ("all", true)], false)? {
-            true => HistoryStacks::From(history_stacks::source()),
+            true => HistoryStacks::From(history_stacks::source(py)),
             false => HistoryStacks::None,
         },
         max_entries,

@@ -1,170 +1,137 @@
 //! Python's stacks for memory histories: file, line and function of every frame, the innermost first.
 //!
-//! A frame is known by its code object and the instruction that it is at, so its line is worked out once; a stack is a list
-//! of numbers of such frames. Everything is kept for the life of the process, code objects too, so that no other code
-//! object takes the place of one that is known.
+//! A frame is known by its code object and the instruction that it is at. Code objects are kept as long as the recording goes on,
+//! so that none takes the place of one that is known.
 //!
 //! # Protocol
 //!
-//! The table is used only by threads that hold the interpreter, and its lock is never held while Python code could run or
-//! another thread could take the interpreter: a forked child, whose one thread held the interpreter at the fork, finds the
-//! lock free.
+//! The locks here are held neither while Python code could run nor while another thread could take the interpreter, and taken by
+//! its holders alone: a forked child, whose one thread held the interpreter at the fork, finds them free.
 
 use crate::gate;
-use anyaccel::{StackFrame, StackId, StackSource};
+use anyaccel::{FrameSource, StackFrame, StackSource, StackTable};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::PyString;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Frames of a stack that are kept, the innermost ones.
-const DEPTH: usize = 256;
-/// Different stacks that are kept; further ones count as unknown.
-const MOST: usize = 1 << 20;
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-/// A code object that is known, so that it does not go.
-struct Code {
-    _object: Py<PyAny>,
-    name: Arc<str>,
-    file: Arc<str>,
+/// The stacks of this process: those of the recording that goes on, so that its events keep theirs, or new ones.
+pub(crate) fn source(_py: Python<'_>) -> Arc<dyn StackSource> {
+    type Current = (u32, Weak<StackTable<PythonFrames>>);
+    static CURRENT: Mutex<Current> = Mutex::new((0, Weak::new()));
+    let mut current = lock(&CURRENT);
+    let process = std::process::id();
+    let known = if current.0 == process { current.1.upgrade() } else { None };
+    known.unwrap_or_else(|| {
+        let made = Arc::new(StackTable::new(PythonFrames::default()));
+        *current = (process, Arc::downgrade(&made));
+        made
+    })
+}
+
+/// A code object's address, and an instruction of it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+struct Site {
+    code: usize,
+    at: i32,
 }
 
 #[derive(Default)]
-struct Table {
-    /// By code object and instruction.
-    sites: HashMap<(usize, i32), u32>,
-    frames: Vec<StackFrame>,
-    codes: HashMap<usize, Code>,
-    numbers: HashMap<Box<[u32]>, u32>,
-    /// By number, from 1.
-    stacks: Vec<Box<[u32]>>,
-    trims: HashMap<&'static str, u32>,
+struct PythonFrames {
+    /// By address.
+    codes: Mutex<HashMap<usize, Py<PyAny>>>,
 }
 
-#[derive(Default)]
-struct PythonStacks(Mutex<Table>);
-
-/// The stacks of this process.
-pub(crate) fn source() -> Arc<dyn StackSource> {
-    static SOURCE: PyOnceLock<Arc<PythonStacks>> = PyOnceLock::new();
-    Python::attach(|py| SOURCE.get_or_init(py, Arc::default).clone())
-}
-
-impl PythonStacks {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The present thread's frames, as numbers.
-    fn walk(&self, py: Python<'_>, call: Option<&'static str>) -> PyResult<Vec<u32>> {
-        let mut numbers = Vec::new();
-        if let Some(call) = call {
-            numbers.push(self.trim(call));
-        }
-        // SAFETY: the interpreter is held; the result is borrowed from the running frame, or null without one.
-        let innermost = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
-        let mut next = innermost;
-        while let Some(frame) = next.take().filter(|_| numbers.len() < DEPTH) {
-            numbers.push(self.site(py, &frame)?);
-            let back: Bound<'_, PyAny> = frame.getattr(intern!(py, "f_back"))?;
-            next = (!back.is_none()).then_some(back);
-        }
-        Ok(numbers)
-    }
-
-    fn site(&self, py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<u32> {
-        let raw = frame.as_ptr().cast::<ffi::PyFrameObject>();
-        // SAFETY: `frame` is a frame object, which every frame's f_back and PyEval_GetFrame are; a strong reference is
-        // returned, never null.
-        let code = unsafe { Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(raw).cast()) };
-        let at: i32 = frame.getattr(intern!(py, "f_lasti"))?.extract()?;
-        let key = (code.as_ptr() as usize, at);
-        let known = self.table().sites.get(&key).copied();
-        if let Some(number) = known {
-            return Ok(number);
-        }
-        // SAFETY: as above; the frame is not changed.
-        let line = unsafe { ffi::PyFrame_GetLineNumber(raw) };
-        let names = self.table().codes.get(&key.0).map(|code| (code.name.clone(), code.file.clone()));
-        let (name, file) = match names {
-            Some(names) => names,
-            None => {
-                let text = |of: Bound<'_, PyAny>| -> PyResult<Arc<str>> {
-                    Ok(of.cast::<PyString>()?.to_string_lossy().into())
-                };
-                let name = text(code.getattr(intern!(py, "co_name"))?)?;
-                let file = text(code.getattr(intern!(py, "co_filename"))?)?;
-                let kept = Code { _object: code.clone().unbind(), name: name.clone(), file: file.clone() };
-                self.table().codes.insert(key.0, kept);
-                (name, file)
-            }
-        };
-        let mut table = self.table();
-        let number = table.frames.len() as u32;
-        table.frames.push(StackFrame { name, file, line: u32::try_from(line).unwrap_or(0) });
-        table.sites.insert(key, number);
-        Ok(number)
-    }
-
-    /// The frame that names a trim.
-    fn trim(&self, call: &'static str) -> u32 {
-        let mut table = self.table();
-        if let Some(&number) = table.trims.get(call) {
-            return number;
-        }
-        let number = table.frames.len() as u32;
-        table.frames.push(StackFrame { name: call.into(), file: "anyaccel".into(), line: 0 });
-        table.trims.insert(call, number);
-        number
-    }
-
-    fn number(&self, frames: Vec<u32>) -> StackId {
-        if frames.is_empty() {
-            return StackId::EMPTY;
-        }
-        let mut table = self.table();
-        if let Some(&number) = table.numbers.get(&*frames) {
-            return StackId(number);
-        }
-        if table.stacks.len() == MOST {
-            return StackId::EMPTY;
-        }
-        let frames: Box<[u32]> = frames.into();
-        table.stacks.push(frames.clone());
-        let number = table.stacks.len() as u32;
-        table.numbers.insert(frames, number);
-        StackId(number)
+impl PythonFrames {
+    fn code(&self, py: Python<'_>, site: Site) -> Option<Py<PyAny>> {
+        lock(&self.codes).get(&site.code).map(|code| code.clone_ref(py))
     }
 }
 
-impl StackSource for PythonStacks {
-    fn stack(&self, call: Option<&'static str>) -> StackId {
+/// Writes the present thread's frames.
+fn walk(py: Python<'_>, sites: &mut [Site]) -> PyResult<usize> {
+    // SAFETY: the interpreter is held; the result is borrowed from the running frame, or null without one.
+    let innermost = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
+    let mut next = innermost;
+    let mut count = 0;
+    for site in sites {
+        let Some(frame) = next else { break };
+        // SAFETY: a frame object, which every frame's f_back and PyEval_GetFrame are; a strong reference is returned, never null.
+        let code = unsafe { Bound::from_owned_ptr(py, ffi::PyFrame_GetCode(frame.as_ptr().cast()).cast()) };
+        let at = frame.getattr(intern!(py, "f_lasti"))?.extract()?;
+        *site = Site { code: code.as_ptr() as usize, at };
+        count += 1;
+        let back: Bound<'_, PyAny> = frame.getattr(intern!(py, "f_back"))?;
+        next = (!back.is_none()).then_some(back);
+    }
+    Ok(count)
+}
+
+/// The line that an instruction of a code object belongs to; 0 for one that belongs to none.
+fn line(code: &Bound<'_, PyAny>, at: i32) -> PyResult<u32> {
+    for range in code.call_method0(intern!(code.py(), "co_lines"))?.try_iter()? {
+        let (start, end, line): (i32, i32, Option<u32>) = range?.extract()?;
+        if (start..end).contains(&at) {
+            return Ok(line.unwrap_or(0));
+        }
+    }
+    Ok(0)
+}
+
+fn tell(code: &Bound<'_, PyAny>, at: i32) -> PyResult<StackFrame> {
+    let text = |of: Bound<'_, PyAny>| -> PyResult<Arc<str>> { Ok(of.cast::<PyString>()?.to_string_lossy().into()) };
+    Ok(StackFrame {
+        name: text(code.getattr(intern!(code.py(), "co_name"))?)?,
+        file: text(code.getattr(intern!(code.py(), "co_filename"))?)?,
+        line: line(code, at)?,
+    })
+}
+
+/// Runs `f` with the interpreter. What it raises is nobody's, and an exception that is being handled stays as it is.
+fn quietly<T>(f: impl FnOnce(Python<'_>) -> PyResult<T>) -> Option<T> {
+    let run = |py: Python<'_>| {
+        let pending = PyErr::take(py);
+        let result = f(py).ok();
+        if let Some(pending) = pending {
+            pending.restore(py);
+        }
+        result
+    };
+    gate::with_python(run).flatten()
+}
+
+impl FrameSource for PythonFrames {
+    type Frame = Site;
+
+    fn capture(&self, frames: &mut [Site]) -> usize {
         // SAFETY: may be called from any thread at any time; null for one that has never run Python.
         if unsafe { ffi::PyGILState_GetThisThreadState() }.is_null() {
-            return StackId::EMPTY;
+            return 0;
         }
-        let walked = gate::with_python(|py| {
-            // What an attribute of a frame raises is nobody's: the stack is unknown then. An exception that is being
-            // handled stays as it is.
-            let pending = PyErr::take(py);
-            let frames = self.walk(py, call).unwrap_or_default();
-            if let Some(pending) = pending {
-                pending.restore(py);
-            }
-            self.number(frames)
-        });
-        walked.unwrap_or(StackId::EMPTY)
+        quietly(|py| walk(py, frames)).unwrap_or(0)
     }
 
-    fn frames(&self, stack: StackId) -> Vec<StackFrame> {
-        let frames = gate::with_python(|_| {
-            let table = self.table();
-            let frames = table.stacks.get((stack.0 as usize).checked_sub(1)?)?;
-            Some(frames.iter().map(|&at| table.frames[at as usize].clone()).collect())
+    fn keep(&self, site: Site) {
+        quietly(|py| {
+            // SAFETY: the code object of a frame that runs on this thread, which holds it.
+            let code = unsafe { Bound::from_borrowed_ptr(py, site.code as *mut ffi::PyObject) };
+            lock(&self.codes).entry(site.code).or_insert_with(|| code.unbind());
+            Ok(())
         });
-        frames.flatten().unwrap_or_default()
+    }
+
+    fn resolve(&self, frames: &[Site]) -> Vec<Vec<StackFrame>> {
+        // The interpreter once for all of them: others may have it for milliseconds in between.
+        let told = quietly(|py| {
+            let told = |site: &Site| tell(self.code(py, *site)?.bind(py), site.at).ok();
+            Ok(frames.iter().map(|site| told(site).into_iter().collect()).collect())
+        });
+        told.unwrap_or_else(|| vec![Vec::new(); frames.len()])
     }
 }

@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import threading
+import weakref
 
 import pytest
 import snapshot_layout
@@ -46,6 +47,24 @@ def test_stacks_are_those_of_the_program():
     snapshot = memory.snapshot()
     requested = [e for e in snapshot["device_traces"][0] if e["action"] == "free_requested"][-1]
     assert requested["frames"] == freed
+
+
+def test_code_is_kept_while_it_is_recorded():
+    memory.record_memory_history(clear_history=True)
+    scope = {"anyaccel": anyaccel}
+    exec(compile("def made():\n\n    return anyaccel.empty(8, device=0)\n", "made.py", "exec"), scope)
+    code = weakref.ref(scope["made"].__code__)
+    made = scope.pop("made")
+    made()
+    del made, scope
+    gc.collect()
+    # Said again, the recording goes on: what it holds keeps its stacks.
+    memory.record_memory_history(clear_history=False)
+    frame = recorded()[-1]["frames"][0]
+    assert (frame["name"], frame["filename"], frame["line"]) == ("made", "made.py", 3)
+    memory.record_memory_history(None, clear_history=True)
+    gc.collect()
+    assert code() is None
 
 
 def test_snapshots_have_pytorchs_layout(tmp_path):
