@@ -1,6 +1,7 @@
 //! Beside other users of the driver: contexts, native names, events of several processes.
 
 mod ends;
+mod events;
 
 use crate::Scenario;
 use crate::lab::{Lab, calls, eventually};
@@ -14,6 +15,8 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("work_on_a_native_stream_is_seen", native_stream),
     Scenario::new("a_stream_of_somebody_else", borrowed_stream),
     Scenario::new("an_event_of_several_processes", interprocess),
+    Scenario::new("an_event_that_either_process_records", events::recorded_on_either_side),
+    Scenario::new("what_is_no_event_of_several_processes", events::refused),
     Scenario::new("registered_memory", registered),
     Scenario::new("a_driver_ends_beside_work_of_others", ends::beside_others),
     Scenario::new("a_runtime_ends_beside_work_of_others", ends::a_runtime),

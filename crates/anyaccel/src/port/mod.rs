@@ -151,8 +151,17 @@ impl Port {
         self.hal().peers().is_some_and(|peers| peers.can_access(ordinal))
     }
 
-    pub(crate) fn has_native_events(&self) -> bool {
-        self.hal().native_events().is_some()
+    /// Events that other processes can name, where there are such.
+    pub(crate) fn shared_events(&self) -> Option<&dyn hal::NativeEvents> {
+        self.hal().native_events().filter(|events| events.limits().ipc_bytes > 0)
+    }
+
+    /// Forgets a native event, which nobody else has.
+    pub(crate) fn destroy_event(&self, raw: hal::NativeEvent) {
+        if let Some(events) = self.hal().native_events() {
+            // SAFETY: H1: given up by its only owner.
+            unsafe { events.destroy(raw) };
+        }
     }
 
     /// The forms of programs that the device loads.

@@ -1,4 +1,4 @@
-//! Kernels and streams that were given back while work could still use them, and stamps given back in host functions.
+//! Kernels and streams that were given back while work could still use them; stamps and events given back in host functions.
 //!
 //! # Protocol
 //!
@@ -14,7 +14,7 @@
 use super::Port;
 use crate::local;
 use anyaccel_engine::alloc::{Marks, PoolId, PortError};
-use anyaccel_hal::{GraphExec, Kernel, Stamp, StreamId};
+use anyaccel_hal::{GraphExec, Kernel, NativeEvent, Stamp, StreamId};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 struct Fading {
@@ -40,6 +40,7 @@ struct State {
     kernels: Vec<Kernel>,
     streams: Vec<StreamId>,
     stamps: Vec<Stamp>,
+    events: Vec<NativeEvent>,
     unused: Vec<Unused>,
     fading: Vec<Fading>,
     spent: Vec<Spent>,
@@ -81,17 +82,23 @@ impl Port {
         self.retired.lock().stamps.push(stamp);
     }
 
+    /// The same for an event that other processes may have too.
+    pub(crate) fn retire_event(&self, event: NativeEvent) {
+        self.retired.lock().events.push(event);
+    }
+
     /// Lets go of what can go now. Does nothing in a host function, which must not call the driver.
     pub(crate) fn reap(&self) {
         if local::in_host_fn() {
             return;
         }
         let (mut unload, mut destroy, mut over) = (Vec::new(), Vec::new(), Vec::new());
-        let stamps;
+        let (stamps, events);
         {
             let mut state = self.retired.lock();
             let state = &mut *state;
             stamps = std::mem::take(&mut state.stamps);
+            events = std::mem::take(&mut state.events);
             for raw in std::mem::take(&mut state.streams) {
                 match self.raw_mark(raw) {
                     Some(last) => state.fading.push(Fading { raw, last }),
@@ -146,6 +153,7 @@ impl Port {
             // SAFETY: H1: its owner is gone and put it here once.
             unsafe { self.hal().drop_stamp(stamp) };
         }
+        events.into_iter().for_each(|event| self.destroy_event(event));
         for kernel in unload {
             if let Some(kernels) = self.hal().kernels() {
                 // SAFETY: H1, H4: its owner is gone, and its launches, all before those marks, have ended.

@@ -230,6 +230,21 @@ fn options(env: &Env) -> Outcome {
         errs("event.options", "an interprocess event where there are none", "EventOption", recorded, refused)?;
         let handle = plain(runtime)?.ipc_handle();
         errs("event.options", "the handle of an event of this process", "an error", handle, |_| true)?;
+    } else {
+        let event = runtime.event(interprocess)?;
+        let handle = event.ipc_handle()?;
+        expect("event.options", handle.iter().any(|&byte| byte != 0), "a handle that names it", "zeros")?;
+        event.record(Some(&stream))?;
+        same("event.options", "a wait for what was recorded", event.synchronize_for(face.patience)?, true)?;
+        let refused = |error: &Error| matches!(error, Error::Argument { .. });
+        errs(
+            "event.options",
+            "the handle of an event of this process",
+            "Argument",
+            plain(runtime)?.ipc_handle(),
+            refused,
+        )?;
+        errs("event.options", "no handle", "Argument", runtime.event_from_ipc_handle(0, &handle[1..]), refused)?;
     }
     Ok(())
 }

@@ -1,13 +1,16 @@
 //! Events: points in streams that can be waited for, asked about and timed.
 
+mod shared;
+
 use crate::device::{Device, DeviceArg};
 use crate::error::{Error, Result};
 use crate::graph::GraphError;
 use crate::local;
-use crate::port::Recorded;
+use crate::port::{Port, Recorded};
 use crate::runtime::Runtime;
 use crate::stream::Stream;
-use anyaccel_hal::{Kind, Until, WaitMode};
+use anyaccel_hal::{Until, WaitMode};
+use shared::SharedEvent;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +26,7 @@ pub struct EventOptions {
     pub enable_timing: bool,
     /// Host threads that wait for it sleep instead of spinning.
     pub blocking: bool,
-    /// It can be sent to other processes.
+    /// Other processes can record it and wait for it, by [`UniqueEvent::ipc_handle`].
     pub interprocess: bool,
 }
 
@@ -46,6 +49,8 @@ pub struct UniqueEvent {
     /// The device that was asked for, with its index, or that of the first recording.
     device: OnceLock<Device>,
     last: Mutex<Option<Arc<Recorded>>>,
+    /// What other processes have of it too.
+    shared: OnceLock<Box<SharedEvent>>,
 }
 
 /// An event. A handle; clones name the same event. Making one starts nothing: it comes to life when first recorded.
@@ -136,6 +141,7 @@ impl Runtime {
             id: next_id(),
             device: bound_to(options),
             last: Mutex::default(),
+            shared: OnceLock::new(),
         })
     }
 
@@ -164,9 +170,9 @@ fn bound_to(options: EventOptions) -> OnceLock<Device> {
     options.device.filter(|device| device.index().is_some()).map_or_else(OnceLock::new, OnceLock::from)
 }
 
-/// Options are honoured or refused. None of the backends shares events between processes.
-fn refuse_missing(options: EventOptions, port: &crate::port::Port) -> Result<()> {
-    if options.interprocess && !port.has_native_events() {
+/// Options are honoured or refused.
+fn refuse_missing(options: EventOptions, port: &Port) -> Result<()> {
+    if options.interprocess && port.shared_events().is_none() {
         return Err(Error::EventOption { option: "interprocess", kind: port.device.kind() });
     }
     Ok(())
@@ -202,10 +208,29 @@ impl UniqueEvent {
         Ok(())
     }
 
-    /// Forgets its last recording, as if there had been none. Waits for it stay in force.
+    /// Forgets its last recording, as if there had been none. Waits for it stay in force. What other processes have of it is
+    /// theirs alone from then on.
     #[inline]
     pub fn forget(&mut self) {
         *self.last.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.shared.get().is_some() {
+            self.shared = OnceLock::new();
+        }
+    }
+
+    /// What other processes have of it too, made when first needed.
+    fn shared(&self, call: &'static str, port: &Arc<Port>) -> Result<&SharedEvent> {
+        if let Some(shared) = self.shared.get() {
+            return Ok(shared);
+        }
+        let made = Box::new(SharedEvent::make(call, port)?);
+        Ok(self.shared.get_or_init(|| made))
+    }
+
+    /// Makes it an event of that device, unless it is one of another.
+    fn bind(&self, device: Device) -> Result<()> {
+        let event = *self.device.get_or_init(|| device);
+        if event == device { Ok(()) } else { Err(Error::EventDevice { event, stream: device }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Recorded>>> {
@@ -268,11 +293,14 @@ impl UniqueEvent {
             return Err(Error::EventDevice { event, stream: stream.device() });
         }
         refuse_missing(self.options, port)?;
+        if self.options.interprocess && stream.lane.is_capturing() {
+            return Err(Error::Unsupported { what: "an interprocess event inside a capture", device: port.device });
+        }
         let recorded = port.record(&stream.lane, self.options.enable_timing)?;
-        let event = *self.device.get_or_init(|| stream.device());
-        if event != stream.device() {
-            // Another thread recorded it first, on another device.
-            return Err(Error::EventDevice { event, stream: stream.device() });
+        // Another thread may have recorded it first, on another device.
+        self.bind(stream.device())?;
+        if self.options.interprocess {
+            self.shared(call, port)?.record(call, &stream.lane)?;
         }
         let before = self.lock().replace(recorded);
         drop(before);
@@ -305,7 +333,11 @@ impl UniqueEvent {
         if let Some(stream) = stream {
             self.same_kind(stream, self.device())?;
         }
-        let Some(last) = self.last() else { return Ok(()) };
+        let shared = self.shared.get();
+        let last = self.last();
+        if last.is_none() && shared.is_none() {
+            return Ok(());
+        }
         let current;
         let stream = match stream {
             Some(stream) => stream,
@@ -315,6 +347,10 @@ impl UniqueEvent {
             }
         };
         let port = stream.port_outside(call)?;
+        if let Some(shared) = shared {
+            return shared.wait(call, port, &stream.lane);
+        }
+        let Some(last) = last else { return Ok(()) };
         match &last.captured {
             Some((recording, point)) => match recording.upgrade().filter(|recording| recording.is_open()) {
                 Some(recording) => recording.wait(call, &stream.lane, port, *point),
@@ -332,13 +368,14 @@ impl UniqueEvent {
     pub fn query(&self) -> Result<bool> {
         let call = "Event.query";
         self.usable(call)?;
-        match self.last() {
-            None => Ok(true),
-            Some(last) => {
-                outside(call, &last)?;
-                last.port.ended(call, &last.lane, last.mark)
+        if let Some(last) = self.last() {
+            outside(call, &last)?;
+            if !last.port.ended(call, &last.lane, last.mark)? {
+                return Ok(false);
             }
         }
+        // Another process may have recorded it since.
+        self.shared.get().map_or(Ok(true), |shared| shared.ended(call))
     }
 
     /// Waits on this thread for the work before the last recording.
@@ -360,14 +397,15 @@ impl UniqueEvent {
     fn synchronize_until(&self, deadline: Option<Instant>) -> Result<bool> {
         let call = "Event.synchronize";
         self.usable(call)?;
-        let Some(last) = self.last() else { return Ok(true) };
-        outside(call, &last)?;
         let mode = if self.options.blocking { WaitMode::Block } else { WaitMode::Auto };
-        if !last.port.wait_host(call, &last.lane, Until::Mark(last.mark), deadline, mode)? {
-            return Ok(false);
+        if let Some(last) = self.last() {
+            outside(call, &last)?;
+            if !last.port.wait_host(call, &last.lane, Until::Mark(last.mark), deadline, mode)? {
+                return Ok(false);
+            }
+            last.lane.take_panic()?;
         }
-        last.lane.take_panic()?;
-        Ok(true)
+        self.shared.get().map_or(Ok(true), |shared| shared.wait_host(call, deadline, mode))
     }
 
     /// Milliseconds from this event's last recording to another's.
@@ -407,28 +445,52 @@ impl UniqueEvent {
         Ok(from.port.elapsed_ns(&from, &to)? as f64 / 1e6)
     }
 
-    /// Bytes that another process opens with [`Runtime::event_from_ipc_handle`].
+    /// Bytes that another process opens with [`Runtime::event_from_ipc_handle`], for an event made with
+    /// [`interprocess`](EventOptions::interprocess). From then on both name one event: it stands for the last recording of any of
+    /// them, for which all of them wait. Belongs to this thread's current device if no other was asked for. May start the runtime.
+    /// [`torch.Event.ipc_handle`](https://pytorch.org/docs/stable/generated/torch.Event.html)
     ///
     /// # Errors
-    /// [`Error::EventOption`]: no backend here shares events between processes yet.
+    /// [`Error::EventOption`] where the device shares no events; [`Error::Argument`] for an event that was made without the option;
+    /// what starting reports; the driver's.
     pub fn ipc_handle(&self) -> Result<Vec<u8>> {
-        self.usable("Event.ipc_handle")?;
-        Err(Error::EventOption { option: "interprocess", kind: self.kind_or_host() })
-    }
-
-    fn kind_or_host(&self) -> Kind {
-        self.device().map(Device::kind).or_else(|| self.runtime.kind()).unwrap_or(Kind::HOST)
+        let call = "Event.ipc_handle";
+        self.usable(call)?;
+        let port = self.runtime.port(call, self.device().into())?;
+        refuse_missing(EventOptions { interprocess: true, ..self.options }, port)?;
+        if !self.options.interprocess {
+            let reason = "it was made without the option 'interprocess'".to_owned();
+            return Err(Error::Argument { argument: "event", reason });
+        }
+        self.bind(port.device)?;
+        self.shared(call, port)?.handle(call)
     }
 }
 
 impl Runtime {
-    /// Opens another process's event.
+    /// Opens an event that another process has on the same device, by what [`UniqueEvent::ipc_handle`] gave it there. May start
+    /// the runtime.
+    ///
+    /// A question for its end may be answered a moment late, and with no while a recording goes on that was asked for before.
     ///
     /// # Errors
-    /// [`Error::EventOption`]: no backend here shares events between processes yet.
+    /// [`Error::EventOption`] where the device shares no events; [`Error::Argument`] for bytes that can be no handle; those of
+    /// the device argument and of starting; the driver's for a handle that it does not know.
     pub fn event_from_ipc_handle<'a>(&self, device: impl Into<DeviceArg<'a>>, handle: &[u8]) -> Result<Event> {
-        let _unused = handle;
-        self.check("Event.from_ipc_handle", device.into())?;
-        Err(Error::EventOption { option: "interprocess", kind: self.kind().ok_or(Error::NoAccelerator)? })
+        let call = "Event.from_ipc_handle";
+        if local::in_host_fn() {
+            return Err(Error::InsideHostFunction { call });
+        }
+        let port = self.port(call, device.into())?;
+        let shared = SharedEvent::open(call, port, handle)?;
+        let event = UniqueEvent {
+            runtime: self.clone(),
+            options: EventOptions { device: Some(port.device), interprocess: true, ..EventOptions::default() },
+            id: next_id(),
+            device: OnceLock::from(port.device),
+            last: Mutex::default(),
+            shared: OnceLock::from(Box::new(shared)),
+        };
+        Ok(event.into())
     }
 }
