@@ -1210,6 +1210,33 @@ ANYACCEL_NOEXCEPT;
 anyaccel_result anyaccel_event_device(anyaccel_event event, int32_t *device) ANYACCEL_NOEXCEPT;
 
 /**
+ * What another process opens an event with that was made with ANYACCEL_EVENT_INTERPROCESS: both then have one event, which stands
+ * for its last recording by any of them. Starts the runtime.
+ *
+ * @param handle receives it; NULL to ask for its size.
+ * @param room bytes at handle.
+ * @param size receives its size in bytes.
+ * @return ANYACCEL_ERROR_UNSUPPORTED where the device shares no events; ANYACCEL_ERROR_ARGUMENT for an event that was made without
+ * the flag, or too little room.
+ */
+anyaccel_result anyaccel_event_ipc_handle(anyaccel_event event,
+                                          void *handle,
+                                          size_t room,
+                                          size_t *size)
+ANYACCEL_NOEXCEPT;
+
+/**
+ * Opens an event that another process has on the same device. Starts the runtime. Whether it has ended may be told a moment late.
+ *
+ * @param handle size bytes from anyaccel_event_ipc_handle().
+ */
+anyaccel_result anyaccel_event_from_ipc_handle(int32_t device_or_current,
+                                               const void *handle,
+                                               size_t size,
+                                               anyaccel_event *event)
+ANYACCEL_NOEXCEPT;
+
+/**
  * Takes device memory from the cache, for a stream: its home. Memory that is given back is reused on its home in stream
  * order, and elsewhere once the work that used it has ended. Inside a capture it comes from the graph's pool. Contents are
  * undefined. Starts the runtime.

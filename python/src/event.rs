@@ -64,15 +64,16 @@ impl PyEvent {
         detach(py, || self.0.elapsed_time(end)).or_raise()
     }
 
-    /// Bytes that another process opens with `from_ipc_handle`.
+    /// Bytes that another process opens with `from_ipc_handle`, for an event made with `interprocess=True`: both then name one
+    /// event, and wait for its last recording by any of them. Only where the device shares events (CUDA). May start the runtime.
     fn ipc_handle<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.0.ipc_handle().or_raise()?))
+        Ok(PyBytes::new(py, &detach(py, || self.0.ipc_handle()).or_raise()?))
     }
 
-    /// Opens another process's event.
+    /// Opens another process's event of the same device. May start the runtime. `query()` may be a moment late for such events.
     #[staticmethod]
-    fn from_ipc_handle(device: Arg, handle: &[u8]) -> PyResult<Self> {
-        Runtime::global().event_from_ipc_handle(device.0, handle).map(Self).or_raise()
+    fn from_ipc_handle(py: Python<'_>, device: Arg, handle: &[u8]) -> PyResult<Self> {
+        detach(py, || Runtime::global().event_from_ipc_handle(device.0, handle)).map(Self).or_raise()
     }
 
     /// The device that it belongs to: the one asked for, or that of the first recording; else None.

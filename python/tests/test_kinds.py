@@ -89,6 +89,32 @@ def test_the_interface_does_not_wait(cuda):
     )
 
 
+def test_events_of_several_processes(cuda):
+    cuda(
+        """
+        import threading, time
+        event = anyaccel.Event(interprocess=True)
+        handle = event.ipc_handle()
+        assert len(handle) == 64 and a.is_initialized() and event.device == anyaccel.device("cuda:0")
+        # Opened here, as another process would.
+        same = anyaccel.Event.from_ipc_handle("cuda:0", handle)
+        open = threading.Event()
+        one, two = anyaccel.Stream(), anyaccel.Stream()
+        one.host_fn(open.wait)
+        event.record(one)
+        same.wait(two)
+        assert not same.query() and not two.query()
+        open.set()
+        same.synchronize()
+        two.synchronize()
+        while not (same.query() and event.query()): time.sleep(0.001)
+        with pytest.raises(ValueError, match="interprocess"): anyaccel.Event().ipc_handle()
+        with pytest.raises(ValueError, match="3 bytes"): anyaccel.Event.from_ipc_handle(0, handle[:3])
+        with pytest.raises(TypeError): anyaccel.Event.from_ipc_handle(0, "text")
+        """
+    )
+
+
 def test_dlpack_orders_streams_of_the_runtime(kind):
     kind(
         """

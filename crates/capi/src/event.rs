@@ -1,11 +1,14 @@
 //! Events.
 
-use crate::pointer::Out;
+use crate::pointer::{Out, bytes};
 use crate::result::{Failure, Result, call};
+use crate::runtime::device;
 use crate::state;
 use crate::stream::with_stream_in;
 use crate::types::*;
 use face::{Device, EventOptions, Stream, UniqueEvent};
+use std::ffi::c_void;
+use std::ptr;
 
 /// Makes an event. It comes to life when it is first recorded.
 ///
@@ -132,6 +135,57 @@ pub unsafe extern "C" fn anyaccel_event_device(event: anyaccel_event, device: *m
         let out = unsafe { Out::new(device, "device")? };
         let index = with(event, |event| Ok(event.device().and_then(Device::index)))?;
         out.put(index.map_or(-1, |index| index as i32));
+        Ok(())
+    })
+}
+
+/// What another process opens an event with that was made with ANYACCEL_EVENT_INTERPROCESS: both then have one event, which stands
+/// for its last recording by any of them. Starts the runtime.
+///
+/// @param handle receives it; NULL to ask for its size.
+/// @param room bytes at handle.
+/// @param size receives its size in bytes.
+/// @return ANYACCEL_ERROR_UNSUPPORTED where the device shares no events; ANYACCEL_ERROR_ARGUMENT for an event that was made without
+/// the flag, or too little room.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_event_ipc_handle(
+    event: anyaccel_event,
+    handle: *mut c_void,
+    room: usize,
+    size: *mut usize,
+) -> anyaccel_result {
+    call(|| {
+        // SAFETY: C1 is this function's condition.
+        let out = unsafe { Out::new(size, "size")? };
+        let bytes = with(event, UniqueEvent::ipc_handle)?;
+        if !handle.is_null() {
+            if room < bytes.len() {
+                return Err(Failure::argument(format!("room: {room} bytes for a handle of {}", bytes.len())));
+            }
+            // SAFETY: C1: there is that much room.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), handle.cast(), bytes.len()) };
+        }
+        out.put(bytes.len());
+        Ok(())
+    })
+}
+
+/// Opens an event that another process has on the same device. Starts the runtime. Whether it has ended may be told a moment late.
+///
+/// @param handle size bytes from anyaccel_event_ipc_handle().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn anyaccel_event_from_ipc_handle(
+    device_or_current: i32,
+    handle: *const c_void,
+    size: usize,
+    event: *mut anyaccel_event,
+) -> anyaccel_result {
+    call(|| {
+        // SAFETY: C1 is this function's condition.
+        let (out, handle) = unsafe { (Out::new(event, "event")?, bytes(handle, size, "handle")?) };
+        let tables = state::tables();
+        let opened = tables.runtime().unique_event_from_ipc_handle(device(device_or_current), handle)?;
+        out.put(tables.events.insert(opened)?);
         Ok(())
     })
 }

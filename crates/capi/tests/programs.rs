@@ -11,22 +11,25 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where libanyaccel.so is. Cargo builds no library for tests that can't link to it as a crate, so this asks for it: for the
-/// profile of this test.
+/// Where libanyaccel.so is.
 fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--offline", "--quiet", "--package", "anyaccel-capi", "--lib"]);
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
-        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-        if profile == "release" {
-            cargo.arg("--release");
-        }
-        let out = cargo.current_dir(root()).arg("--target-dir").arg(target).output().expect("cargo runs");
-        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-        target.join(profile)
-    })
+    BUILT.get_or_init(|| build("anyaccel-capi"))
+}
+
+/// Builds the library of a package, and returns where it is. Cargo builds none for tests that can't link to it as a crate, so this
+/// asks for it: for the profile of this test.
+fn build(package: &str) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--offline", "--quiet", "--package", package, "--lib"]);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target directory");
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    if profile == "release" {
+        cargo.arg("--release");
+    }
+    let out = cargo.current_dir(root()).arg("--target-dir").arg(target).output().expect("cargo runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    target.join(profile)
 }
 
 /// Compiles a program, and returns its path.
@@ -114,6 +117,17 @@ fn on_a_simulated_device() {
     for program in [compile("threads", &[]), compile("stacks", &[]), example("pi")] {
         run(&program, &[("ANYACCEL_BACKEND", "sim")]);
     }
+}
+
+/// On a driver that needs no card, and where there are none.
+#[test]
+fn events_of_several_processes() {
+    on_the_host("shared_events");
+    let driver = build("anyaccel-fake-cuda").join("libanyaccel_fake_cuda.so");
+    let driver = driver.to_str().expect("text");
+    let libraries = [("ANYACCEL_CUDA_LIBRARY", driver), ("ANYACCEL_NVML_LIBRARY", driver)];
+    let program = compile("shared_events", &[]);
+    run(&program, &[("ANYACCEL_BACKEND", "cuda"), ("SHARES", "1"), libraries[0], libraries[1]]);
 }
 
 #[test]

@@ -477,20 +477,31 @@ impl Runtime {
     /// [`Error::EventOption`] where the device shares no events; [`Error::Argument`] for bytes that can be no handle; those of
     /// the device argument and of starting; the driver's for a handle that it does not know.
     pub fn event_from_ipc_handle<'a>(&self, device: impl Into<DeviceArg<'a>>, handle: &[u8]) -> Result<Event> {
+        self.unique_event_from_ipc_handle(device, handle).map(Event::from)
+    }
+
+    /// The same, kept in place.
+    ///
+    /// # Errors
+    /// As [`Runtime::event_from_ipc_handle`].
+    pub fn unique_event_from_ipc_handle<'a>(
+        &self,
+        device: impl Into<DeviceArg<'a>>,
+        handle: &[u8],
+    ) -> Result<UniqueEvent> {
         let call = "Event.from_ipc_handle";
         if local::in_host_fn() {
             return Err(Error::InsideHostFunction { call });
         }
         let port = self.port(call, device.into())?;
         let shared = SharedEvent::open(call, port, handle)?;
-        let event = UniqueEvent {
+        Ok(UniqueEvent {
             runtime: self.clone(),
             options: EventOptions { device: Some(port.device), interprocess: true, ..EventOptions::default() },
             id: next_id(),
             device: OnceLock::from(port.device),
             last: Mutex::default(),
             shared: OnceLock::from(Box::new(shared)),
-        };
-        Ok(event.into())
+        })
     }
 }
