@@ -32,6 +32,7 @@ pub(crate) struct Limits {
     /// Lists can be made graphs.
     pub(crate) graphs: bool,
     pub(crate) graph_host_calls: bool,
+    pub(crate) shared_events: bool,
     /// It is a whole card, which has sensors.
     pub(crate) sensors: bool,
 }
@@ -417,6 +418,9 @@ impl Limits {
             granularity: if mapped { CudaDevice::granularity(cuda, device).unwrap_or(0) } else { 0 },
             graphs: graphs.iter().all(|name| cuda.has(name)),
             graph_host_calls: context.holds && cuda.has("cuGraphAddBatchMemOpNode"),
+            // Drivers that don't know the question have them.
+            shared_events: get(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED) != Some(0)
+                && ["cuIpcGetEventHandle", "cuIpcOpenEventHandle"].iter().all(|name| cuda.has(name)),
             sensors: whole,
         }
     }

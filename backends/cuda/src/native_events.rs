@@ -19,7 +19,7 @@ impl CudaDevice {
 
 impl NativeEvents for CudaDevice {
     fn limits(&self) -> NativeEventsLimits {
-        NativeEventsLimits { ipc_bytes: BYTES as u32 }
+        NativeEventsLimits { ipc_bytes: if self.limits.shared_events { BYTES as u32 } else { 0 } }
     }
 
     fn create(&self, interprocess: bool) -> Result<NativeEvent, Fault> {

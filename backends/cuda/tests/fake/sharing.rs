@@ -17,6 +17,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario::new("an_event_of_several_processes", interprocess),
     Scenario::new("an_event_that_either_process_records", events::recorded_on_either_side),
     Scenario::new("what_is_no_event_of_several_processes", events::refused),
+    Scenario::new("a_device_that_shares_no_events", events::unshared).with(&[("ANYACCEL_FAKE_CUDA_IPC", "0")]),
     Scenario::new("registered_memory", registered),
     Scenario::new("a_driver_ends_beside_work_of_others", ends::beside_others),
     Scenario::new("a_runtime_ends_beside_work_of_others", ends::a_runtime),

@@ -40,6 +40,8 @@ pub(crate) struct Config {
     pub(crate) cards: Vec<Card>,
     pub(crate) driver: (u32, u32),
     pub(crate) peers: bool,
+    /// Events can be opened by other processes.
+    pub(crate) ipc: bool,
     pub(crate) failures: Failures,
     pub(crate) log: Option<std::fs::File>,
     /// Calls after the driver has shut down end the process.
@@ -65,6 +67,7 @@ fn read() -> Config {
         cards: cards.map(|(place, text)| card(text, place as u32, memory)).collect(),
         driver,
         peers: text("PEERS").as_deref() != Some("0"),
+        ipc: text("IPC").as_deref() != Some("0"),
         failures: Failures::new(&failures),
         log,
         late: text("LATE").as_deref() == Some("abort"),

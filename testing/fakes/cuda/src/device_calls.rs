@@ -77,6 +77,7 @@ exports! {
             | CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED
             | CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED
             | CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => 1,
+            CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED => i32::from(config().ipc),
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         })
     }

@@ -16,6 +16,7 @@
 //! | `ANYACCEL_FAKE_CUDA_MEMORY` | bytes a card | 1 GiB |
 //! | `ANYACCEL_FAKE_CUDA_DRIVER` | version of CUDA that it says it implements | 12.2 |
 //! | `ANYACCEL_FAKE_CUDA_PEERS` | 0: cards don't reach each other | 1 |
+//! | `ANYACCEL_FAKE_CUDA_IPC` | 0: no events of several processes | 1 |
 //! | `ANYACCEL_FAKE_CUDA_FAIL` | `call:n:code,...`: the n-th call of that name fails | |
 //! | `ANYACCEL_FAKE_CUDA_LATE` | `abort`: a call after the driver has shut down at exit ends the process | an error |
 //! | `ANYACCEL_FAKE_CUDA_LOG` | a file that gets a line for each call | |

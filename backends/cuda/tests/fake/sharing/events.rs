@@ -105,3 +105,18 @@ pub(super) fn refused() {
     event.record(Some(&stream)).expect("a record");
     assert!(event.synchronize_for(PATIENCE).expect("an end"));
 }
+
+pub(super) fn unshared() {
+    let runtime = runtime();
+    let refused = |result: Result<(), Error>| match result {
+        Err(Error::EventOption { option: "interprocess", .. }) => {}
+        other => panic!("{other:?}"),
+    };
+    // Not known before the device is open.
+    let event = runtime.event(SHARED).expect("an event");
+    refused(event.record(None));
+    refused(event.ipc_handle().map(drop));
+    refused(runtime.event(SHARED).map(drop));
+    refused(runtime.event_from_ipc_handle(0, &[1; 64]).map(drop));
+    runtime.event(EventOptions::default()).expect("an event").record(None).expect("a record");
+}
