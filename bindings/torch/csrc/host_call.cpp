@@ -407,10 +407,12 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-// What PyTorch has for every device, and better for the CPU: those for every device refuse some strides or this device, or
-// compute a sum in another order.
+// What PyTorch has for every device, and better for the CPU: those for every device refuse some strides or this device, compute
+// a sum in another order, or round in between.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const auto* name : {"native_layer_norm", "native_group_norm", "mode.values"}) {
+  for (const auto* name :
+       {"native_layer_norm", "native_group_norm", "mode.values", "conj_physical_", "addr", "addr.out", "silu_backward",
+        "mish_backward"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }
