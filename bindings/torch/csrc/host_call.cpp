@@ -4,14 +4,12 @@
 #include "image.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/resize.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
-#include <memory>
+#include <algorithm>
 
 namespace torch_anyaccel {
 

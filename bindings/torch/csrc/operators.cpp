@@ -5,12 +5,10 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/_copy_from.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/is_set_to_native.h>
-#include <ATen/ops/item.h>
 #include <ATen/ops/record_stream_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -40,18 +38,31 @@ c10::Device checked_device(OptionalLayout layout, OptionalDevice device, std::op
   return c10::device_or_default(device);
 }
 
+// Whether what nobody has written is to be NaN, or the largest number: programs may ask for that.
+bool fills_memory() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+at::Tensor fresh(at::Tensor tensor) {
+  if (C10_UNLIKELY(fills_memory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
 at::Tensor empty(
     c10::IntArrayRef size, OptionalType dtype, OptionalLayout layout, OptionalDevice device, std::optional<bool> pin_memory,
     std::optional<c10::MemoryFormat> format) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
-  return at::detail::empty_generic(size, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype), format);
+  return fresh(at::detail::empty_generic(size, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype), format));
 }
 
 at::Tensor empty_strided(
     c10::IntArrayRef size, c10::IntArrayRef stride, OptionalType dtype, OptionalLayout layout, OptionalDevice device,
     std::optional<bool> pin_memory) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
-  return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype));
+  return fresh(at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype)));
 }
 
 // Gives no memory.
@@ -78,20 +89,22 @@ at::Tensor efficient_zeros(
 }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  if (self.sizes() == size && !format) {
+    return self;
+  }
   auto* impl = self.unsafeGetTensorImpl();
-  if (self.sizes() != size || format) {
-    const auto needed = at::detail::computeStorageNbytesContiguous(size, self.element_size(), self.storage_offset());
-    impl->set_sizes_contiguous(size);
-    if (format) {
-      TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format ", *format);
-      impl->empty_tensor_restride(*format);
-    }
-    if (!at::detail::computeStorageNbytesContiguous(size, 1, 0)) {
-      return self;
-    }
-    if (self.storage().nbytes() < needed) {
-      resize_storage(self.storage(), needed);
-    }
+  const auto before = self.storage().nbytes();
+  const auto needed = at::detail::computeStorageNbytesContiguous(size, self.element_size(), self.storage_offset());
+  impl->set_sizes_contiguous(size);
+  if (format) {
+    TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format ", *format);
+    impl->empty_tensor_restride(*format);
+  }
+  if (self.numel() != 0 && before < needed) {
+    resize_storage(self.storage(), needed);
+  }
+  if (C10_UNLIKELY(fills_memory())) {
+    at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
   }
   return self;
 }
