@@ -1,6 +1,5 @@
 #include "generator.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/GeneratorImpl.h>
 

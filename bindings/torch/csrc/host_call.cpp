@@ -340,7 +340,7 @@ class HostCall {
               ": it returns a sparse or quantized tensor.");
           const auto tensor = computed.resolve_conj().resolve_neg();
           auto result = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(*device_));
-          upload(result, tensor);
+          copy_elements(result, tensor);
           return result;
         });
       }
@@ -349,12 +349,12 @@ class HostCall {
 
   void write_back(const at::Tensor& to, const at::Tensor& image) {
     if (to.scalar_type() == image.scalar_type() && to.strides() == image.strides()) {
-      upload(to, image);
+      copy_elements(to, image);
     } else {
       TORCH_CHECK(!captured_, name_of(asked_), " can't be captured into a graph: it changes the strides of an argument.");
       auto same = make_image(to, Room::Pinned);
       same.copy_(image);
-      upload(to, same);
+      copy_elements(to, same);
     }
   }
 

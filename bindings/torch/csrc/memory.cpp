@@ -180,9 +180,7 @@ void resize_storage(const c10::Storage& storage, size_t bytes) {
   auto memory = c10::GetAllocator(kDevice)->allocate(bytes);
   const auto kept = std::min(bytes, impl->nbytes());
   if (kept != 0) {
-    const auto stream = current_stream(storage.device().index());
-    copy_async(memory.get(), storage.device(), impl->data(), storage.device(), kept, stream);
-    record_use(storage.data_ptr(), stream); // it may be of another stream, and is dropped here
+    copy_async(memory.get(), storage.device(), impl->data(), storage.device(), kept, current_stream(storage.device().index()));
   }
   impl->set_data_ptr_noswap(std::move(memory));
   impl->set_nbytes(bytes);

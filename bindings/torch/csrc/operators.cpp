@@ -2,6 +2,7 @@
 
 #include "host_call.h"
 #include "image.h"
+#include "memory.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
@@ -17,8 +18,6 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
-
-#include "memory.h"
 
 namespace torch_anyaccel {
 
@@ -143,7 +142,7 @@ void copy_between(const at::Tensor& from, const at::Tensor& to) {
   const auto ours = current_stream(from.device().index());
   const auto theirs = current_stream(to.device().index());
   order_after(ours, theirs);
-  copy_on_device(to, from);
+  copy_elements(to, from);
   order_after(theirs, ours);
 }
 
@@ -151,7 +150,7 @@ void copy_to_device(const at::Tensor& from, const at::Tensor& to, bool non_block
   const auto stream = current_stream(to.device().index());
   const bool pinned = from.is_pinned();
   if (same_layout(from, to) && (pinned || !is_capturing(stream))) {
-    upload(to, from);
+    copy_elements(to, from);
     if (pinned && !non_blocking && !is_capturing(stream)) {
       wait(stream);
     }
@@ -159,7 +158,7 @@ void copy_to_device(const at::Tensor& from, const at::Tensor& to, bool non_block
   }
   auto image = make_image(to, Room::Pinned);
   image.copy_(from);
-  upload(to, image);
+  copy_elements(to, image);
 }
 
 void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
@@ -170,7 +169,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     TORCH_CHECK(
         pinned && direct, "A copy from the device ", from.device(), " to the CPU (Tensor.cpu(), Tensor.to(), Tensor.copy_()) ",
         "can't be captured into a graph, unless it is to pinned memory and neither converts nor transposes.");
-    download_exactly(to, from);
+    copy_elements(to, from);
     return;
   }
   if (!direct || (!pinned && !to.is_non_overlapping_and_dense())) {
@@ -180,7 +179,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     to.copy_(image);
     return;
   }
-  download_exactly(to, from);
+  copy_elements(to, from);
   if (!pinned || !non_blocking) {
     wait(stream);
   }

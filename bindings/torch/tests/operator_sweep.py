@@ -97,6 +97,8 @@ def same(ours: Any, theirs: Any, values: bool, where: torch.device | None = None
                 raise Different(f"{a.dtype} {list(a.shape)}, not {b.dtype} {list(b.shape)}")
             if values:
                 assert_close(a, b, equal_nan=True, check_stride=False)
+        elif isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            raise Different(f"{type(a).__name__}, not {type(b).__name__}")
         elif values and a != b and not (a != a and b != b):
             raise Different(f"{a!r}, not {b!r}")
 

@@ -104,20 +104,6 @@ def test_record_stream_keeps_memory(device: torch.device, gate) -> None:
     assert address in found
 
 
-def test_what_a_growing_storage_leaves_is_not_reused_while_it_is_read(device: torch.device, gate) -> None:
-    stream = torch.Stream(device)
-    x = torch.full((N,), 5.0, device=device)
-    address = x.data_ptr()
-    torch.accelerator.synchronize()
-    shut = gate(stream)
-    with stream:
-        x.resize_(2 * N)
-    assert torch.full((N,), -1.0, device=device).data_ptr() != address
-    shut.open()
-    stream.synchronize()
-    assert x[:N].eq(5).all()
-
-
 def test_dropped_pinned_memory_is_not_reused_while_it_is_read(device: torch.device, gate) -> None:
     stream = torch.Stream(device)
     target = torch.zeros(N, device=device)
