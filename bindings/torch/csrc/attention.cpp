@@ -50,8 +50,8 @@ at::Tensor batched(const at::Tensor& tensor) {
   return tensor.dim() == 3 ? tensor.unsqueeze(0) : tensor;
 }
 
-MaybeTensor batched(const MaybeTensor& mask, const at::Tensor& query) {
-  return mask && mask->defined() ? std::optional(query.dim() == 3 ? mask->unsqueeze(0) : *mask) : std::nullopt;
+MaybeTensor batched_mask(const MaybeTensor& mask) {
+  return mask && mask->defined() ? std::optional(batched(*mask)) : std::nullopt;
 }
 
 // With the strides that PyTorch foretells of results.
@@ -65,7 +65,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::Sym
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const MaybeTensor& bias, double dropout, bool causal,
     bool, std::optional<double> scale) {
   static const auto op = find_operator("aten::_scaled_dot_product_flash_attention_for_cpu", "");
-  Stack stack{batched(query), batched(key), batched(value), dropout, causal, batched(bias, query), scale};
+  Stack stack{batched(query), batched(key), batched(value), dropout, causal, batched_mask(bias), scale};
   call_on_host(op, op, &stack);
   const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
   return {
@@ -94,8 +94,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward(
   }
   static const auto op = find_operator("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "");
   Stack stack{
-      batched(gradient), batched(query), batched(key), batched(value), batched(out), logsumexp, dropout, causal,
-      batched(bias, query), scale};
+      batched(gradient), batched(query), batched(key), batched(value), batched(out), logsumexp, dropout, causal, batched_mask(bias),
+      scale};
   call_on_host(op, op, &stack);
   const auto result = [&](size_t i, const at::Tensor& of) { return wanted[i] ? placed(stack[i].toTensor(), of) : at::Tensor(); };
   return {
