@@ -31,8 +31,8 @@ constexpr c10::DispatchKeySet kTransformed({c10::DispatchKey::FuncTorchBatched, 
 
 // The CPU's choice.
 int64_t choose(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const MaybeTensor& mask, double dropout, bool causal,
-    std::optional<double> scale, bool grouped) {
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const MaybeTensor& mask, double dropout,
+    bool causal, std::optional<double> scale, bool grouped) {
   auto keys = query.key_set() | key.key_set() | value.key_set();
   if (mask && mask->defined()) {
     keys = keys | mask->key_set();
@@ -61,15 +61,18 @@ at::Tensor placed(const at::Tensor& result, const at::Tensor& like) {
   return same.strides() == place.strides() ? same : place.copy_(same);
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor> forward(
-    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const MaybeTensor& bias, double dropout, bool causal,
-    bool, std::optional<double> scale) {
+using Forward = std::tuple<
+    at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>;
+
+Forward forward(
+    const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const MaybeTensor& bias, double dropout,
+    bool causal, bool, std::optional<double> scale) {
   static const auto op = find_operator("aten::_scaled_dot_product_flash_attention_for_cpu", "");
   Stack stack{batched(query), batched(key), batched(value), dropout, causal, batched_mask(bias), scale};
   call_on_host(op, op, &stack);
   const auto number = [&] { return at::empty({}, query.options().dtype(at::kLong)); };
-  return {
-      placed(stack[0].toTensor(), query), stack[1].toTensor(), {}, {}, query.sym_size(-2), key.sym_size(-2), number(), number(), {}};
+  const auto out = placed(stack[0].toTensor(), query);
+  return {out, stack[1].toTensor(), {}, {}, query.sym_size(-2), key.sym_size(-2), number(), number(), {}};
 }
 
 // Of the numbers that are added to the products of query and key, which the CPU's kernel takes for constants.
@@ -87,17 +90,19 @@ at::Tensor bias_gradient(
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> backward(
     const at::Tensor& gradient, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& bias,
-    std::array<bool, 4> wanted, const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&, c10::SymInt,
-    c10::SymInt, double dropout, bool causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
+    std::array<bool, 4> wanted, const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&,
+    c10::SymInt, c10::SymInt, double dropout, bool causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
   if (!gradient.defined()) {
     return {};
   }
   static const auto op = find_operator("aten::_scaled_dot_product_flash_attention_for_cpu_backward", "");
   Stack stack{
-      batched(gradient), batched(query), batched(key), batched(value), batched(out), logsumexp, dropout, causal, batched_mask(bias),
-      scale};
+      batched(gradient), batched(query), batched(key), batched(value), batched(out), logsumexp, dropout, causal,
+      batched_mask(bias), scale};
   call_on_host(op, op, &stack);
-  const auto result = [&](size_t i, const at::Tensor& of) { return wanted[i] ? placed(stack[i].toTensor(), of) : at::Tensor(); };
+  const auto result = [&](size_t i, const at::Tensor& of) {
+    return wanted[i] ? placed(stack[i].toTensor(), of) : at::Tensor();
+  };
   return {
       result(0, query), result(1, key), result(2, value),
       wanted[3] && bias.defined() ? bias_gradient(gradient, query, key, value, bias, out, causal, scale) : at::Tensor()};

@@ -28,8 +28,8 @@ at::Tensor make_image(const at::Tensor& of, Room room);
 // Images without contents that overlap where the tensors do.
 std::vector<at::Tensor> make_overlapping_images(const std::vector<at::Tensor>& of, Room room);
 
-// Enqueue copies on the current stream of the device, of the source's if both are of one. The sizes and strides are equal but for
-// dimensions of one element. What lies between the elements is left alone, but in images that are downloaded.
+// Enqueue copies on the current stream of the device, of the source's if both are of one. The sizes and strides are equal but
+// for dimensions of one element. What lies between the elements is left alone, but in images that are downloaded.
 void copy_elements(const at::Tensor& to, const at::Tensor& from);
 void download(const at::Tensor& image, const at::Tensor& from);
 

@@ -61,7 +61,8 @@ at::Tensor empty_strided(
     c10::IntArrayRef size, c10::IntArrayRef stride, OptionalType dtype, OptionalLayout layout, OptionalDevice device,
     std::optional<bool> pin_memory) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
-  return fresh(at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype)));
+  auto* allocator = c10::GetAllocator(kDevice);
+  return fresh(at::detail::empty_strided_generic(size, stride, allocator, kKeys, c10::dtype_or_default(dtype)));
 }
 
 // Gives no memory.
