@@ -14,11 +14,6 @@ namespace torch_anyaccel {
 
 namespace {
 
-c10::DeviceIndex device_count() noexcept {
-  int32_t count = 0;
-  return anyaccel_device_count(&count) == ANYACCEL_OK ? static_cast<c10::DeviceIndex>(count) : 0;
-}
-
 c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
   int32_t before = 0;
   const auto result = anyaccel_exchange_device(index, &before);

@@ -1,10 +1,11 @@
 #include "generator.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <c10/core/GeneratorImpl.h>
 
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace torch_anyaccel {
@@ -89,9 +90,9 @@ class Philox final : public c10::GeneratorImpl {
     const auto [seed, offset] = state();
     anyaccel_generator native = 0;
     check(anyaccel_generator_create(seed, &native));
-    auto* copy = new Philox(device().index(), native, true);
+    auto copy = std::make_unique<Philox>(device().index(), native, true);
     check(anyaccel_generator_set(native, seed, offset));
-    return copy;
+    return copy.release();
   }
 
   const anyaccel_generator native_;

@@ -4,14 +4,12 @@
 #include "image.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty_strided.h>
-#include <ATen/ops/resize.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
-#include <memory>
+#include <algorithm>
 
 namespace torch_anyaccel {
 
@@ -342,7 +340,7 @@ class HostCall {
               ": it returns a sparse or quantized tensor.");
           const auto tensor = computed.resolve_conj().resolve_neg();
           auto result = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(*device_));
-          upload(result, tensor);
+          copy_elements(result, tensor);
           return result;
         });
       }
@@ -351,12 +349,12 @@ class HostCall {
 
   void write_back(const at::Tensor& to, const at::Tensor& image) {
     if (to.scalar_type() == image.scalar_type() && to.strides() == image.strides()) {
-      upload(to, image);
+      copy_elements(to, image);
     } else {
       TORCH_CHECK(!captured_, name_of(asked_), " can't be captured into a graph: it changes the strides of an argument.");
       auto same = make_image(to, Room::Pinned);
       same.copy_(image);
-      upload(to, same);
+      copy_elements(to, same);
     }
   }
 
@@ -407,10 +405,12 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-// What PyTorch has for every device, and better for the CPU: those for every device refuse some strides or this device, or
-// compute a sum in another order.
+// What PyTorch has for every device, and better for the CPU: those for every device refuse some strides or this device, compute
+// a sum in another order, or round in between.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  for (const auto* name : {"native_layer_norm", "native_group_norm", "mode.values"}) {
+  for (const auto* name :
+       {"native_layer_norm", "native_group_norm", "mode.values", "conj_physical_", "addr", "addr.out", "silu_backward",
+        "mish_backward"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
   }
 }

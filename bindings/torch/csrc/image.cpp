@@ -89,15 +89,6 @@ at::Tensor image_in(c10::Storage memory, int64_t offset, const at::Tensor& of) {
 // From how many runs on it is worth reading what lies between them too, if that is no more than the elements.
 constexpr int64_t kManyRuns = 64;
 
-void copy_runs(const at::Tensor& to, const at::Tensor& from, c10::DeviceIndex device) {
-  const auto stream = current_stream(device);
-  auto* destination = static_cast<char*>(to.mutable_data_ptr());
-  const auto* source = static_cast<const char*>(from.const_data_ptr());
-  Runs(to).each([&](int64_t offset, size_t length) {
-    copy_async(destination + offset, to.device(), source + offset, from.device(), length, stream);
-  });
-}
-
 } // namespace
 
 at::Tensor make_image(const at::Tensor& of, Room room) {
@@ -147,20 +138,18 @@ void download(const at::Tensor& image, const at::Tensor& from) {
     const auto stream = current_stream(from.device().index());
     copy_async(image.mutable_data_ptr(), image.device(), from.const_data_ptr(), from.device(), span, stream);
   } else {
-    download_exactly(image, from);
+    copy_elements(image, from);
   }
 }
 
-void download_exactly(const at::Tensor& host, const at::Tensor& from) {
-  copy_runs(host, from, from.device().index());
-}
-
-void upload(const at::Tensor& to, const at::Tensor& image) {
-  copy_runs(to, image, to.device().index());
-}
-
-void copy_on_device(const at::Tensor& to, const at::Tensor& from) {
-  copy_runs(to, from, from.device().index());
+void copy_elements(const at::Tensor& to, const at::Tensor& from) {
+  const auto& ours = from.is_cpu() ? to : from;
+  const auto stream = current_stream(ours.device().index());
+  auto* destination = static_cast<char*>(to.mutable_data_ptr());
+  const auto* source = static_cast<const char*>(from.const_data_ptr());
+  Runs(to).each([&](int64_t offset, size_t length) {
+    copy_async(destination + offset, to.device(), source + offset, from.device(), length, stream);
+  });
 }
 
 void fill_elements(const at::Tensor& to, const at::Tensor& element) {

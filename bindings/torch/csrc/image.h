@@ -28,11 +28,10 @@ at::Tensor make_image(const at::Tensor& of, Room room);
 // Images without contents that overlap where the tensors do.
 std::vector<at::Tensor> make_overlapping_images(const std::vector<at::Tensor>& of, Room room);
 
-// Enqueue the copies on the device's current stream. The sizes and strides are equal but for dimensions of one element.
+// Enqueue copies on the current stream of the device, of the source's if both are of one. The sizes and strides are equal but
+// for dimensions of one element. What lies between the elements is left alone, but in images that are downloaded.
+void copy_elements(const at::Tensor& to, const at::Tensor& from);
 void download(const at::Tensor& image, const at::Tensor& from);
-void download_exactly(const at::Tensor& host, const at::Tensor& from); // leaves what lies between the elements alone
-void upload(const at::Tensor& to, const at::Tensor& image);
-void copy_on_device(const at::Tensor& to, const at::Tensor& from);
 
 // Enqueues a fill with one element, which is a tensor of the host of the same type.
 void fill_elements(const at::Tensor& to, const at::Tensor& element);

@@ -78,10 +78,7 @@ void bind(py::module& m) {
     register_metadata();
   });
   m.def("register_graph", &register_graph);
-  m.def("device_count", [] {
-    int32_t count = 0;
-    return anyaccel_device_count(&count) == ANYACCEL_OK ? count : 0;
-  });
+  m.def("device_count", &device_count);
   m.def("init", [] {
     const py::gil_scoped_release no_gil;
     check(anyaccel_init());

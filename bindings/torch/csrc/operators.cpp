@@ -2,15 +2,14 @@
 
 #include "host_call.h"
 #include "image.h"
+#include "memory.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/_copy_from.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/is_set_to_native.h>
-#include <ATen/ops/item.h>
 #include <ATen/ops/record_stream_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -19,8 +18,6 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
-
-#include "memory.h"
 
 namespace torch_anyaccel {
 
@@ -40,18 +37,32 @@ c10::Device checked_device(OptionalLayout layout, OptionalDevice device, std::op
   return c10::device_or_default(device);
 }
 
+// Whether what nobody has written is to be NaN, or the largest number: programs may ask for that.
+bool fills_memory() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+at::Tensor fresh(at::Tensor tensor) {
+  if (C10_UNLIKELY(fills_memory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
 at::Tensor empty(
     c10::IntArrayRef size, OptionalType dtype, OptionalLayout layout, OptionalDevice device, std::optional<bool> pin_memory,
     std::optional<c10::MemoryFormat> format) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
-  return at::detail::empty_generic(size, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype), format);
+  return fresh(at::detail::empty_generic(size, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype), format));
 }
 
 at::Tensor empty_strided(
     c10::IntArrayRef size, c10::IntArrayRef stride, OptionalType dtype, OptionalLayout layout, OptionalDevice device,
     std::optional<bool> pin_memory) {
   const c10::DeviceGuard guard(checked_device(layout, device, pin_memory));
-  return at::detail::empty_strided_generic(size, stride, c10::GetAllocator(kDevice), kKeys, c10::dtype_or_default(dtype));
+  auto* allocator = c10::GetAllocator(kDevice);
+  return fresh(at::detail::empty_strided_generic(size, stride, allocator, kKeys, c10::dtype_or_default(dtype)));
 }
 
 // Gives no memory.
@@ -78,20 +89,22 @@ at::Tensor efficient_zeros(
 }
 
 const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size, std::optional<c10::MemoryFormat> format) {
+  if (self.sizes() == size && !format) {
+    return self;
+  }
   auto* impl = self.unsafeGetTensorImpl();
-  if (self.sizes() != size || format) {
-    const auto needed = at::detail::computeStorageNbytesContiguous(size, self.element_size(), self.storage_offset());
-    impl->set_sizes_contiguous(size);
-    if (format) {
-      TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format ", *format);
-      impl->empty_tensor_restride(*format);
-    }
-    if (!at::detail::computeStorageNbytesContiguous(size, 1, 0)) {
-      return self;
-    }
-    if (self.storage().nbytes() < needed) {
-      resize_storage(self.storage(), needed);
-    }
+  const auto before = self.storage().nbytes();
+  const auto needed = at::detail::computeStorageNbytesContiguous(size, self.element_size(), self.storage_offset());
+  impl->set_sizes_contiguous(size);
+  if (format) {
+    TORCH_CHECK(*format != c10::MemoryFormat::Preserve, "Unsupported memory format ", *format);
+    impl->empty_tensor_restride(*format);
+  }
+  if (self.numel() != 0 && before < needed) {
+    resize_storage(self.storage(), needed);
+  }
+  if (C10_UNLIKELY(fills_memory())) {
+    at::native::fill_resize_deterministic_(self, static_cast<int64_t>(before));
   }
   return self;
 }
@@ -130,7 +143,7 @@ void copy_between(const at::Tensor& from, const at::Tensor& to) {
   const auto ours = current_stream(from.device().index());
   const auto theirs = current_stream(to.device().index());
   order_after(ours, theirs);
-  copy_on_device(to, from);
+  copy_elements(to, from);
   order_after(theirs, ours);
 }
 
@@ -138,7 +151,7 @@ void copy_to_device(const at::Tensor& from, const at::Tensor& to, bool non_block
   const auto stream = current_stream(to.device().index());
   const bool pinned = from.is_pinned();
   if (same_layout(from, to) && (pinned || !is_capturing(stream))) {
-    upload(to, from);
+    copy_elements(to, from);
     if (pinned && !non_blocking && !is_capturing(stream)) {
       wait(stream);
     }
@@ -146,7 +159,7 @@ void copy_to_device(const at::Tensor& from, const at::Tensor& to, bool non_block
   }
   auto image = make_image(to, Room::Pinned);
   image.copy_(from);
-  upload(to, image);
+  copy_elements(to, image);
 }
 
 void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
@@ -157,7 +170,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     TORCH_CHECK(
         pinned && direct, "A copy from the device ", from.device(), " to the CPU (Tensor.cpu(), Tensor.to(), Tensor.copy_()) ",
         "can't be captured into a graph, unless it is to pinned memory and neither converts nor transposes.");
-    download_exactly(to, from);
+    copy_elements(to, from);
     return;
   }
   if (!direct || (!pinned && !to.is_non_overlapping_and_dense())) {
@@ -167,7 +180,7 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
     to.copy_(image);
     return;
   }
-  download_exactly(to, from);
+  copy_elements(to, from);
   if (!pinned || !non_blocking) {
     wait(stream);
   }

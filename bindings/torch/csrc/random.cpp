@@ -6,21 +6,23 @@
 #include "runtime.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/native/DistributionTemplates.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/lt.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <limits>
 
 namespace torch_anyaccel {
 
 namespace {
+
+namespace templates = at::native::templates;
 
 using MaybeGenerator = std::optional<at::Generator>;
 
@@ -41,13 +43,13 @@ anyaccel_random draw(uint32_t distribution, double a = 0, double b = 0) {
 }
 
 // Fills a tensor. Elements are numbered as in a contiguous one.
-at::Tensor& fill(at::Tensor& self, anyaccel_random random, const MaybeGenerator& generator) {
+void fill(const at::Tensor& self, anyaccel_random random, const MaybeGenerator& generator) {
   // A generator of this device brings the CPU's tensors here too.
   TORCH_CHECK(
       self.device().type() == kDevice, "Expected a generator of the device ", self.device(), ", not one of ",
       c10::DeviceTypeName(kDevice, true), ".");
   if (self.numel() == 0) {
-    return self;
+    return;
   }
   const c10::DeviceGuard guard(self.device());
   const bool direct = self.is_contiguous();
@@ -62,111 +64,103 @@ at::Tensor& fill(at::Tensor& self, anyaccel_random random, const MaybeGenerator&
   if (!direct) {
     self.copy_(to);
   }
-  return self;
 }
 
+// Kernels of PyTorch's templates, which check and round what is asked, and call them for tensors that have elements.
+template <uint32_t distribution>
+struct Draw {
+  template <typename>
+  struct Kernel {
+    void operator()(const at::Tensor& to, double a, double b, const MaybeGenerator& generator) const {
+      fill(to, draw(distribution, a, b), generator);
+    }
+
+    void operator()(const at::Tensor& to, double a, const MaybeGenerator& generator) const {
+      (*this)(to, a, 0, generator);
+    }
+
+    void operator()(const at::Tensor& to, const MaybeGenerator& generator) const {
+      (*this)(to, 0, 0, generator);
+    }
+
+    // Given an iterator over the tensor.
+    template <typename... Given>
+    void operator()(at::TensorIterator& to, const Given&... given) const {
+      (*this)(to.tensor(0), given...);
+    }
+  };
+};
+
+template <typename>
+struct BernoulliOfTensor {
+  void operator()(const at::Tensor& to, const at::Tensor& p, const MaybeGenerator& generator) const {
+    const auto chances = p.to(to.device()).expand(to.sizes());
+    auto drawn = at::empty_like(to, to.options().dtype(chances.scalar_type()), c10::MemoryFormat::Contiguous);
+    drawn.uniform_(0, 1, generator);
+    to.copy_(at::lt(drawn, chances));
+  }
+};
+
+template <typename>
+struct Integers {
+  void operator()(at::TensorIterator& to, uint64_t count, int64_t from, const MaybeGenerator& generator) const {
+    auto random = draw(ANYACCEL_RANDOM_INTEGERS);
+    random.from = from;
+    random.count = count;
+    fill(to.tensor(0), random, generator);
+  }
+
+  void operator()(at::TensorIterator& to, const MaybeGenerator& generator) const {
+    (*this)(to, 0, std::numeric_limits<int64_t>::min(), generator); // all 2^64
+  }
+};
+
 at::Tensor& uniform_(at::Tensor& self, double from, double to, MaybeGenerator generator) {
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
-  TORCH_CHECK(
-      to - from <= std::numeric_limits<double>::max() && std::isfinite(from) && std::isfinite(to),
-      "uniform_ expects a finite range, but found from=", from, " and to=", to);
-  return fill(self, draw(ANYACCEL_RANDOM_UNIFORM, from, to), generator);
+  return templates::uniform_impl_<Draw<ANYACCEL_RANDOM_UNIFORM>::Kernel, void>(self, from, to, std::move(generator));
 }
 
 at::Tensor& normal_(at::Tensor& self, double mean, double std, MaybeGenerator generator) {
-  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
-  if (self.is_complex()) {
-    // Real and imaginary parts have half of the variance each.
-    auto parts = at::view_as_real(self);
-    normal_(parts, mean, std / std::sqrt(2.0), generator);
-    return self;
-  }
-  return fill(self, draw(ANYACCEL_RANDOM_NORMAL, mean, std), generator);
+  return templates::normal_impl_<Draw<ANYACCEL_RANDOM_NORMAL>::Kernel, void>(self, mean, std, std::move(generator));
 }
 
 at::Tensor& log_normal_(at::Tensor& self, double mean, double std, MaybeGenerator generator) {
-  TORCH_CHECK(std > 0.0, "log_normal_ expects std > 0.0, but found std=", std);
-  return fill(self, draw(ANYACCEL_RANDOM_LOG_NORMAL, mean, std), generator);
+  return templates::log_normal_impl_<Draw<ANYACCEL_RANDOM_LOG_NORMAL>::Kernel, void>(self, mean, std, std::move(generator));
 }
 
 at::Tensor& exponential_(at::Tensor& self, double lambda, MaybeGenerator generator) {
-  TORCH_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
-  return fill(self, draw(ANYACCEL_RANDOM_EXPONENTIAL, lambda), generator);
+  return templates::exponential_impl_<Draw<ANYACCEL_RANDOM_EXPONENTIAL>::Kernel, void>(self, lambda, std::move(generator));
 }
 
 at::Tensor& geometric_(at::Tensor& self, double p, MaybeGenerator generator) {
-  TORCH_CHECK(0 < p && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
-  return fill(self, draw(ANYACCEL_RANDOM_GEOMETRIC, p), generator);
+  return templates::geometric_impl_<Draw<ANYACCEL_RANDOM_GEOMETRIC>::Kernel, void>(self, p, std::move(generator));
 }
 
 at::Tensor& bernoulli_(at::Tensor& self, double p, MaybeGenerator generator) {
-  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-  return fill(self, draw(ANYACCEL_RANDOM_BERNOULLI, p), generator);
+  return templates::bernoulli_impl_<Draw<ANYACCEL_RANDOM_BERNOULLI>::Kernel, void>(self, p, std::move(generator));
 }
 
 at::Tensor& bernoulli_tensor_(at::Tensor& self, const at::Tensor& p, MaybeGenerator generator) {
-  const auto chances = p.to(self.device()).expand(self.sizes());
-  auto drawn = at::empty_like(self, self.options().dtype(chances.scalar_type()), c10::MemoryFormat::Contiguous);
-  uniform_(drawn, 0, 1, generator);
-  return self.copy_(at::lt(drawn, chances));
-}
-
-// The largest whole number that PyTorch draws of a type.
-int64_t largest(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return int64_t{1} << 53;
-    case at::kFloat:
-      return int64_t{1} << 24;
-    case at::kHalf:
-      return int64_t{1} << 11;
-    case at::kBFloat16:
-      return int64_t{1} << 8;
-    case at::kBool:
-      return 1;
-    case at::kByte:
-      return std::numeric_limits<uint8_t>::max();
-    case at::kChar:
-      return std::numeric_limits<int8_t>::max();
-    case at::kShort:
-      return std::numeric_limits<int16_t>::max();
-    case at::kInt:
-      return std::numeric_limits<int32_t>::max();
-    case at::kLong:
-      return std::numeric_limits<int64_t>::max();
-    default:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, "random_ is not available for ", type, ".");
-  }
+  return templates::bernoulli_impl_<BernoulliOfTensor, void>(self, p, std::move(generator));
 }
 
 at::Tensor& random_(at::Tensor& self, MaybeGenerator generator) {
-  return fill(self, draw(ANYACCEL_RANDOM_WHOLE_NUMBERS), generator);
+  return templates::random_impl<Draw<ANYACCEL_RANDOM_WHOLE_NUMBERS>::Kernel, void>(self, std::move(generator));
 }
 
-// Whole numbers from one on and below another, if there is one; else to the largest that the type has.
 at::Tensor& random_from(at::Tensor& self, int64_t from, std::optional<int64_t> to, MaybeGenerator generator) {
-  auto random = draw(ANYACCEL_RANDOM_INTEGERS);
-  random.from = from;
-  if (to.has_value()) {
-    TORCH_CHECK(from < *to, "random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
-    random.count = static_cast<uint64_t>(*to) - static_cast<uint64_t>(from);
-  } else if (from == std::numeric_limits<int64_t>::min()) {
-    random.count = 0; // all 2^64
-  } else {
-    random.count = static_cast<uint64_t>(largest(self.scalar_type())) - static_cast<uint64_t>(from) + 1;
-  }
-  return fill(self, random, generator);
+  return templates::random_from_to_impl<Integers, void>(self, from, to, std::move(generator));
 }
 
 at::Tensor& random_to(at::Tensor& self, int64_t to, MaybeGenerator generator) {
-  return random_from(self, 0, to, generator);
+  return random_from(self, 0, to, std::move(generator));
 }
 
 at::Tensor& randperm(int64_t n, MaybeGenerator generator, at::Tensor& result) {
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  at::native::check_supported_max_int_with_precision(n, result);
   result.resize_({n});
   const bool direct = result.scalar_type() == at::kLong || result.scalar_type() == at::kInt;
-  auto drawn = direct ? result : at::empty_like(result, result.options().dtype(at::kLong));
+  const auto drawn = direct ? result : at::empty_like(result, result.options().dtype(at::kLong));
   fill(drawn, draw(ANYACCEL_RANDOM_PERMUTATION), generator);
   if (!direct) {
     result.copy_(drawn);
@@ -182,7 +176,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor& input, doubl
     return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
   }
   auto kept = at::empty_like(input, input.options().dtype(at::kBool), c10::MemoryFormat::Contiguous);
-  bernoulli_(kept, 1 - p, std::nullopt);
+  kept.bernoulli_(1 - p);
   return {at::mul(at::mul(input, kept), 1 / (1 - p)), kept};
 }
 

@@ -4,8 +4,9 @@
 #include <torch/csrc/python_headers.h>
 
 #include <atomic>
-#include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 namespace torch_anyaccel {
 
@@ -39,13 +40,11 @@ void defer(const char* text) {
   }
 }
 
-struct Call {
-  std::function<void()> function;
-};
+using Function = std::function<void()>;
 
 void call(void* data) {
   try {
-    static_cast<Call*>(data)->function();
+    (*static_cast<Function*>(data))();
   } catch (const c10::Error& error) {
     defer(error.what_without_backtrace());
   } catch (const std::exception& error) {
@@ -54,7 +53,7 @@ void call(void* data) {
 }
 
 void destroy(void* data) {
-  delete static_cast<Call*>(data);
+  delete static_cast<Function*>(data);
 }
 
 } // namespace
@@ -72,10 +71,15 @@ void raise(anyaccel_result result) {
       if (anyaccel_init() == ANYACCEL_ERROR_FORKED) {
         text = last_error();
       }
-      C10_THROW_ERROR(Error, std::move(text));
+      [[fallthrough]];
     default:
       C10_THROW_ERROR(Error, std::move(text));
   }
+}
+
+c10::DeviceIndex device_count() noexcept {
+  int32_t count = 0;
+  return anyaccel_device_count(&count) == ANYACCEL_OK ? static_cast<c10::DeviceIndex>(count) : 0;
 }
 
 c10::DeviceIndex current_device() {
@@ -104,13 +108,11 @@ c10::Stream current_stream(c10::DeviceIndex device) {
 
 void copy_async(void* to, c10::Device to_device, const void* from, c10::Device from_device, size_t bytes, c10::Stream stream) {
   const auto into = native_place(to_device);
-  const auto out_of = native_place(from_device);
+  std::optional<WithoutGil> no_gil;
   if (into == ANYACCEL_HOST) {
-    const WithoutGil no_gil;
-    check(anyaccel_copy(to, into, from, out_of, bytes, to_native(stream), ANYACCEL_COPY_ASYNC));
-  } else {
-    check(anyaccel_copy(to, into, from, out_of, bytes, to_native(stream), ANYACCEL_COPY_ASYNC));
+    no_gil.emplace(); // it may wait
   }
+  check(anyaccel_copy(to, into, from, native_place(from_device), bytes, to_native(stream), ANYACCEL_COPY_ASYNC));
 }
 
 void wait(c10::Stream stream) {
@@ -141,7 +143,7 @@ void call_in_order(c10::Stream stream, std::function<void()> function) {
   native.struct_size = sizeof(native);
   native.call = &call;
   native.destroy = &destroy;
-  native.data = new Call{std::move(function)};
+  native.data = new Function(std::move(function));
   check(anyaccel_stream_host_function(to_native(stream), &native));
 }
 

@@ -27,6 +27,9 @@ inline void check(anyaccel_result result) {
 anyaccel_stream to_native(c10::Stream stream);
 c10::Stream from_native(anyaccel_stream stream);
 
+// None if there is no runtime.
+c10::DeviceIndex device_count() noexcept;
+
 // This thread's current device, and its current stream of a device.
 c10::DeviceIndex current_device();
 c10::Stream current_stream(c10::DeviceIndex device);

@@ -16,11 +16,72 @@ SAMPLE = [
 ]  # fmt: skip
 
 
-def test_a_sample_of_all_operators() -> None:
-    known = {full_name(op): op for op in operators(torch.float32)}
-    assert len(known) > 500
-    wrong = [f"{name}: {text}" for name in SAMPLE for text in check(known[name], torch.float32, 3)[1]]
+# What float32 doesn't show: kernels for every device that round in between, or that only this type has.
+OTHERS = {
+    torch.bfloat16: ["addr", "nn.functional.mish", "nn.functional.silu", "nn.functional.scaled_dot_product_attention"],
+    torch.float16: ["addr", "nn.functional.mish", "nn.functional.silu", "nn.functional.scaled_dot_product_attention"],
+    torch.complex64: ["conj_physical", "svd", "uniform"],
+    torch.int64: ["arange", "bitwise_and", "sum"],
+    torch.bool: ["where", "any", "index_put"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, *OTHERS], ids=str)
+def test_a_sample_of_all_operators(dtype: torch.dtype) -> None:
+    known = {full_name(op): op for op in operators(dtype)}
+    assert len(known) > 300
+    sample = OTHERS.get(dtype, SAMPLE)
+    wrong = [f"{name}: {text}" for name in sample for text in check(known[name], dtype, 3)[1]]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 5, 8), (3, 5, 8)], ids=["batch", "no batch"])
+@pytest.mark.parametrize("mask", [None, "causal", "bool", "learned"])
+def test_attention(device: torch.device, shape: tuple[int, ...], mask: str | None) -> None:
+    attend = torch.nn.functional.scaled_dot_product_attention
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(shape, generator=generator) for _ in range(3)]
+    bias = torch.randn(5, 5, generator=generator)
+    found = []
+    for on in (device, torch.device("cpu")):
+        query, key, value = (x.to(on).requires_grad_() for x in given)
+        inputs, added = [query, key, value], None
+        if mask == "bool":
+            added = (bias > -1).to(on)
+        elif mask == "learned":
+            added = bias.to(on).requires_grad_()
+            inputs.append(added)
+        out = attend(query, key, value, attn_mask=added, is_causal=mask == "causal")
+        assert out.is_contiguous() or on != device
+        found.append([x.cpu() for x in (out, *torch.autograd.grad(out.square().sum(), inputs))])
+    assert_close(*found)
+
+
+def test_attention_that_is_fused_has_a_derivative_by_its_mask(device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(2, 3, 5, 8, generator=generator, dtype=torch.float64) for _ in range(3))
+    for size in ((2, 3, 5, 5), (1, 1, 5, 5), (5, 5)):
+        bias = torch.randn(size, generator=generator, dtype=torch.float64)
+        theirs = bias.clone().requires_grad_()
+        ours = bias.to(device).requires_grad_()
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=theirs)
+        fused = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+        there = fused(query.to(device), key.to(device), value.to(device), attn_bias=ours)[0]
+        assert_close(there.cpu(), out)
+        out.square().sum().backward()
+        there.square().sum().backward()
+        assert_close(ours.grad.cpu(), theirs.grad)
+
+
+def test_attention_under_transforms(device: torch.device) -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(4, 3, 5, 8, generator=generator).to(device) for _ in range(2))
+
+    def length(one: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(one[None], key[:1], key[:1]).square().sum()
+
+    each = torch.stack([torch.func.grad(length)(one) for one in query])
+    assert_close(torch.func.vmap(torch.func.grad(length))(query), each)
 
 
 @pytest.mark.parametrize("momentum", [0.1, None])

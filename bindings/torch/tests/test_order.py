@@ -13,7 +13,6 @@ import torch
 N = 1 << 16
 
 
-
 def test_work_behind_a_gate_waits(device: torch.device, gate) -> None:
     stream = torch.Stream(device)
     source = torch.ones(N).pin_memory()

@@ -109,6 +109,22 @@ def test_types_and_shapes(device: torch.device) -> None:
     assert torch.equal(torch.zeros(100, 2, device=device)[:, 1].uniform_(), again)
 
 
+def test_bounds_of_types(device: torch.device) -> None:
+    z = torch.rand(N, dtype=torch.complex64, device=device)
+    assert abs(z.real.mean().item() - 0.5) < 0.02 and abs(z.imag.mean().item() - 0.5) < 0.02
+    # 65503, rounded, would be the bound.
+    assert torch.randint(0, 65504, (10 * N,), dtype=torch.float16, device=device).max().item() < 65504
+    for wrong, says in {
+        lambda: torch.randint(0, 1000, (5,), dtype=torch.int8, device=device): "out of bounds",
+        lambda: torch.empty(5, dtype=torch.uint8, device=device).random_(-3, 3): "out of bounds",
+        lambda: torch.empty(5, dtype=torch.float16, device=device).uniform_(0, 1e6): "out of bounds",
+        lambda: torch.randperm(1000, dtype=torch.uint8, device=device): "without overflow",
+        lambda: torch.randperm(5000, dtype=torch.float16, device=device): "2049",
+    }.items():
+        with pytest.raises(RuntimeError, match=says):
+            wrong()
+
+
 def test_dropout(device: torch.device) -> None:
     x = torch.ones(N, device=device, requires_grad=True)
     y = torch.nn.functional.dropout(x, 0.25)

@@ -277,6 +277,19 @@ def test_filling(device: torch.device, dtype: torch.dtype) -> None:
     assert columns.cpu().to(torch.complex128).sum() == 4
 
 
+def test_memory_that_nobody_wrote(device: torch.device) -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        for make in (
+            lambda on: torch.empty(3, device=on),
+            lambda on: torch.empty_strided((2, 2), (1, 2), dtype=torch.int32, device=on),
+            lambda on: torch.ones(2, device=on).resize_(4),
+        ):
+            assert torch.equal(make(device).cpu().nan_to_num(7), make("cpu").nan_to_num(7))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_filling_conjugates(device: torch.device) -> None:
     z = torch.zeros(2, dtype=torch.complex64, device=device)
     z.conj().fill_(1 + 2j)
