@@ -46,6 +46,9 @@ def register() -> None:
 
     torch._register_device_module(name, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_storage=True)
+    from . import processes
+
+    processes.register()
 
 
 def _check_name(name: str) -> None:
