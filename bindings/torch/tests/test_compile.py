@@ -121,7 +121,9 @@ def test_streams_and_events_of_torch_break_no_graph(device: torch.device) -> Non
     assert torch.equal(torch.compile(on_a_stream, backend="aot_eager", fullgraph=True)(x), (x + 1) * 2)
 
 
-@pytest.mark.parametrize("options", [{"mode": "max-autotune"}, {"mode": "reduce-overhead"}, {"dynamic": True}, {"fullgraph": True}])
+@pytest.mark.parametrize(
+    "options", [{"mode": "max-autotune"}, {"mode": "reduce-overhead"}, {"dynamic": True}, {"fullgraph": True}]
+)
 def test_modes_of_the_default_backend_change_nothing(options: dict[str, object], device: torch.device) -> None:
     made = torch.compile(lambda n: torch.arange(n, device=device) * 2, **options)  # no tensor goes in
     assert made(5).tolist() == [0, 2, 4, 6, 8]

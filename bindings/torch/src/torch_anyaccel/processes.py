@@ -1,11 +1,11 @@
 """Tensors of the device on their way to another process: copies, in shared memory of the CPU.
 
-What ``multiprocessing`` sends is pickled by its ``ForkingPickler``. For tensors, parameters and storages of the device this puts
-reductions before PyTorch's, which everything else goes on to. A storage is copied when it is pickled, once a message: tensors that
-share one in a message share one where they arrive.
+What ``multiprocessing`` sends is pickled by its ``ForkingPickler``. For tensors, parameters and storages of the device this
+puts reductions before PyTorch's, which everything else goes on to. A storage is copied when it is pickled, once a message:
+tensors that share one in a message share one where they arrive.
 
-A message stays small, so that sending never waits for who receives it; but for arguments of a process that is being spawned, whose
-shared memory nobody would hold until it has started: those have the bytes inside.
+A message stays small, so that sending never waits for who receives it; but for arguments of a process that is being spawned,
+whose shared memory nobody would hold until it has started: those have the bytes inside.
 """
 
 from __future__ import annotations
