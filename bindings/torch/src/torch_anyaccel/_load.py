@@ -26,7 +26,7 @@ def register() -> None:
     Raises :class:`Unavailable` before anything was changed.
     """
     taken = torch._C._get_privateuse1_backend_name()
-    if getattr(getattr(torch, taken, None), "__name__", None) == f"{__package__}.device":
+    if getattr(getattr(torch, taken, None), "__package__", None) == __package__:
         return  # by this package, before it was loaded again
     name = os.environ.get(NAME_VARIABLE, DEFAULT_NAME)
     _check_name(name)
@@ -44,8 +44,13 @@ def register() -> None:
     _C.register_graph(name.upper())
     from . import device
 
+    device.__name__ = f"torch.{name}"  # where torch.compile looks for what torch.get_device_module() returned
     torch._register_device_module(name, device)
     torch.utils.generate_methods_for_privateuse1_backend(for_tensor=True, for_module=True, for_storage=True)
+    from . import compiling, processes
+
+    compiling.register()
+    processes.register()
 
 
 def _check_name(name: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _C, random
+from . import _C, compiling, random
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -124,13 +124,6 @@ def is_initialized() -> bool:
     return _C.is_started()
 
 
-def __getattr__(name: str) -> Any:
-    # What torch.utils.checkpoint looks at, before it keeps the states of the generators.
-    if name == "_initialized":
-        return is_initialized()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def _lazy_init() -> None:
     """Called by PyTorch before the first use. In a forked child whose parent had started a runtime that can't be started
     twice, this is the error that everything raises."""
@@ -151,6 +144,8 @@ def __getattr__(name: str) -> Any:
     # What ``torch.utils.checkpoint`` asks before it sees to the states of generators.
     if name == "_initialized":
         return is_initialized()
+    if name in compiling.ASKED_BY_INDUCTOR:
+        return compiling.no_code()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
