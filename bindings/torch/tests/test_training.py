@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import copy
 import io
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -164,3 +166,15 @@ def test_where_a_file_is_loaded_to(two_devices: tuple[torch.device, torch.device
         file.seek(0)
         loaded = torch.load(file, map_location=place)
         assert loaded.device == expected and loaded.tolist() == [0, 1, 2]
+
+
+def test_programs_that_end_with_backward() -> None:
+    code = """
+import torch
+name = torch._C._get_privateuse1_backend_name()
+x = torch.ones(100, device=name, requires_grad=True)
+(x * 2).sum().backward()
+"""
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0 and not done.stderr, (done.returncode, done.stderr)

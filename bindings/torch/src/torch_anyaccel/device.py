@@ -6,14 +6,13 @@ seeds that are set before wait for the start.
 
 from __future__ import annotations
 
-import atexit
 import operator
 import os
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import _C, compiling, random
+from . import _C, compiling, leaving, random
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -78,8 +77,7 @@ __all__ = [
 
 _name: str = torch._C._get_privateuse1_backend_name()
 
-# Host functions whose turn comes while the interpreter goes aren't called, and memory is given back without a stack.
-atexit.register(_C.close_interpreter)
+leaving.register()
 
 max_memory_allocated = torch.accelerator.max_memory_allocated
 max_memory_reserved = torch.accelerator.max_memory_reserved
