@@ -1,5 +1,6 @@
 // torch_anyaccel._C
 
+#include "backward.h"
 #include "device.h"
 #include "generator.h"
 #include "graph.h"
@@ -126,6 +127,7 @@ void bind(py::module& m) {
     const WithoutGil no_gil;
     check(anyaccel_dump_memory_snapshot(path.c_str()));
   });
+  m.def("settle_backward", &settle_backward);
   m.def("close_interpreter", [] {
     if (!close_interpreter()) {
       throw py::error_already_set();

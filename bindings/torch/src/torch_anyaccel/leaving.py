@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 from pathlib import Path
 
-import torch
-
 from . import _C
 
 # What PyTorch names its threads for backward, one for each device.
@@ -38,18 +36,11 @@ def _autograd_runs() -> bool:
 def _settle_autograd() -> None:
     """Waits until the threads of backward have let go of what they did last.
 
-    ``backward()`` returns before they have. They then ask for the interpreter, since they hold a Python object
+    ``backward()`` returns before they have. They then ask for the interpreter, since they hold Python objects
     (``torch.autograd.graph`` gives them a context), and one that asks while the interpreter goes takes the process down: a
-    program whose last line is ``loss.backward()``. What a thread does next it does after that, so each gets something
-    that has no Python object.
+    program whose last line is ``loss.backward()``. What a thread does next it does after that.
     """
     try:
-        for index in range(torch.accelerator.device_count()):
-            with torch.enable_grad():
-                x = torch.empty(1, device=torch.device(torch._C._get_privateuse1_backend_name(), index), requires_grad=True)
-                y = x.view(1, 1)
-            torch.autograd.Variable._execution_engine.run_backward(
-                (y,), (torch.empty_like(y),), False, False, (x,), allow_unreachable=False, accumulate_grad=False
-            )
+        _C.settle_backward()
     except RuntimeError:
         pass  # out of memory, say, or a device that is lost: nothing that could be told now
