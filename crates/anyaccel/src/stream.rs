@@ -430,7 +430,7 @@ impl Stream {
     /// Makes later work wait for an event. An event that was never recorded is no reason to wait.
     ///
     /// # Errors
-    /// Those of [`Event::wait`].
+    /// Those of [`Event::wait`](crate::UniqueEvent::wait).
     pub fn wait_event(&self, event: &Event) -> Result<()> {
         event.wait(Some(self))
     }
@@ -479,7 +479,7 @@ impl Stream {
     /// Records an event here, a new one if none is given, and returns it.
     ///
     /// # Errors
-    /// Those of [`Event::record`].
+    /// Those of [`Event::record`](crate::UniqueEvent::record).
     pub fn record_event(&self, event: Option<&Event>) -> Result<Event> {
         let event = match event {
             Some(event) => event.clone(),
