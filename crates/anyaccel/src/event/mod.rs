@@ -270,7 +270,8 @@ impl UniqueEvent {
     ///
     /// # Errors
     /// [`Error::EventKind`] and [`Error::EventDevice`] for a stream of another kind or device than before;
-    /// [`Error::ForeignRuntime`]; [`Error::EventOption`]; the driver's.
+    /// [`Error::ForeignRuntime`]; [`Error::EventOption`]; [`Error::Unsupported`] for an interprocess event inside a capture; the
+    /// driver's.
     pub fn record(&self, stream: Option<&Stream>) -> Result<()> {
         let call = "Event.record";
         self.usable(call)?;
