@@ -57,24 +57,25 @@ impl<T> Map<T> {
     /// The block that has that address, and how far inside it is.
     #[inline]
     fn find(&self, addr: u64) -> Option<(Arc<T>, u64)> {
-        let blocks = self.lock();
-        let (start, (len, block)) = blocks.range(..=addr).next_back()?;
-        (addr - start < *len).then(|| (Arc::clone(block), addr - start))
+        self.look(addr, Arc::clone)
     }
-}
 
-impl<T> Map<T> {
     /// The same, not counted.
     ///
     /// # Safety
     /// Nobody removes the block until what this returns was dropped.
     #[inline]
     unsafe fn lend(&self, addr: u64) -> Option<(Lent<T>, u64)> {
+        // SAFETY: the map's own count lasts, by this function's contract, and `Lent` gives none back.
+        self.look(addr, |block| Lent(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(block)) })))
+    }
+
+    /// What is made of the block that has that address, under the lock.
+    #[inline]
+    fn look<R>(&self, addr: u64, make: impl FnOnce(&Arc<T>) -> R) -> Option<(R, u64)> {
         let blocks = self.lock();
         let (start, (len, block)) = blocks.range(..=addr).next_back()?;
-        // SAFETY: the map's own count lasts, by this function's contract, and `Lent` gives none back.
-        let lent = || Lent(ManuallyDrop::new(unsafe { Arc::from_raw(Arc::as_ptr(block)) }));
-        (addr - start < *len).then(|| (lent(), addr - start))
+        (addr - start < *len).then(|| (make(block), addr - start))
     }
 }
 
